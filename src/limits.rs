@@ -1,0 +1,43 @@
+//! Every limit of the program, as a constant with the sum that justifies it.
+//!
+//! Names end in their unit and `_MAX`. `spec/limits.md` lists the same values, and a test compares the two. A limit
+//! is checked before anything is allocated for what it bounds.
+
+/// One event. An entry bundle carries a length of 16 bits (C2SP tlog-tiles), so a leaf cannot be longer.
+pub const EVENT_BYTES_MAX: usize = 65_535;
+/// Nesting of arrays and maps in an event, the envelope included. Bodies need four.
+pub const EVENT_DEPTH_MAX: usize = 8;
+/// Unsigned integers of an event stay below this, so that a JavaScript number holds each of them exactly.
+pub const EVENT_UINT_MAX: u64 = (1 << 53) - 1;
+/// Files named by one intent or outcome. 512 entries of three 16-byte tokens are 28 KiB: they fit an event.
+pub const EVENT_FILES_MAX: usize = 512;
+
+/// Nesting of a canonical JSON object.
+pub const JSON_DEPTH_MAX: usize = 64;
+/// Bytes of one JSON number as sent.
+pub const JSON_NUMBER_BYTES_MAX: usize = 16_384;
+/// Digits of a JSON number's coefficient.
+pub const JSON_DIGITS_MAX: usize = 1_024;
+/// Magnitude of a JSON number's exponent as sent, and digits that writing it out may take.
+pub const JSON_EXPONENT_MAX: i64 = 10_000;
+
+/// Bytes of one value in the store. A sled leaf holds up to 17 values and moves to a file that is never synced when it
+/// passes 128 KiB: 17 x 6 KiB = 102 KiB stays below, with keys.
+pub const STORE_VALUE_BYTES_MAX: usize = 6 * 1024;
+/// Bytes of one commit: half of a sled segment.
+pub const COMMIT_BYTES_MAX: usize = 256 * 1024;
+/// Events of one commit.
+pub const COMMIT_EVENTS_MAX: usize = 1_024;
+/// An object up to this size rides in the batch of its event; a larger one is staged before it.
+pub const OBJECT_INLINE_BYTES_MAX: usize = 32 * 1024;
+/// One object: a file as it was before a write, so that undo can restore it.
+pub const OBJECT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// A log origin: its length is one byte in the message that an ML-DSA-44 key signs.
+pub const ORIGIN_BYTES_MAX: usize = 255;
+/// A signed note: 100 signatures, of which each ML-DSA-44 one takes 3,300 bytes.
+pub const NOTE_BYTES_MAX: usize = 512 * 1024;
+/// Signature lines of one note, as in the Go implementation.
+pub const NOTE_SIGNATURES_MAX: usize = 100;
+/// Hashes of one proof: a tree of 2^63 leaves is 63 deep.
+pub const PROOF_HASHES_MAX: usize = 63;
