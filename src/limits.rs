@@ -41,3 +41,20 @@ pub const NOTE_BYTES_MAX: usize = 512 * 1024;
 pub const NOTE_SIGNATURES_MAX: usize = 100;
 /// Hashes of one proof: a tree of 2^63 leaves is 63 deep.
 pub const PROOF_HASHES_MAX: usize = 63;
+/// Leaves of a tree. A proof between two sizes takes one hash more than the tree is deep: 62 + 1 = 63 keeps every
+/// proof within `PROOF_HASHES_MAX`, which is also what a witness takes (C2SP tlog-witness).
+pub const TREE_LEAVES_MAX: u64 = 1 << 62;
+/// One entry bundle: 256 entries of 65,535 bytes, each behind a length of two.
+pub const BUNDLE_BYTES_MAX: usize = 256 * (2 + EVENT_BYTES_MAX);
+/// Authenticated full tiles that a reader keeps at hand: 64 x 8 KiB = 512 KiB. Those of the right edge come on top.
+pub const READER_TILES_MAX: usize = 64;
+/// Siblings in a proof of the sparse Merkle map: a key has 256 bits.
+pub const MAP_SIBLINGS_MAX: usize = 256;
+/// The unauthenticated `extra` of a `.tlog-proof`: one event fits.
+pub const PROOF_EXTRA_BYTES_MAX: usize = 65_535;
+/// A `.tlog-proof`: the note, `extra` in base64 (87,380), 63 hash lines of 45 bytes (2,835) and three short lines.
+pub const PROOF_FILE_BYTES_MAX: usize = NOTE_BYTES_MAX + 96 * 1024;
+/// The text of a verifier key: a name, and 1,313 bytes in base64 (1,752).
+pub const VKEY_BYTES_MAX: usize = ORIGIN_BYTES_MAX + 1 + 8 + 1 + 1_752;
+/// POSIX seconds of a cosignature (C2SP tlog-cosignature).
+pub const COSIGNATURE_SECONDS_MAX: u64 = (1 << 63) - 1;
