@@ -8,3 +8,8 @@ pub mod note;
 
 pub mod event;
 pub mod state;
+pub mod verify;
+
+pub mod clock;
+pub mod entropy;
+pub mod store;
