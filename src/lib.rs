@@ -6,3 +6,4 @@ pub mod merkle {
     //! The Merkle tree.
     pub mod hash;
 }
+pub mod store;
