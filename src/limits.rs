@@ -24,6 +24,18 @@ pub const JSON_EXPONENT_MAX: i64 = 10_000;
 /// Bytes of one value in the store. A sled leaf holds up to 17 values and moves to a file that is never synced when it
 /// passes 128 KiB: 17 x 6 KiB = 102 KiB stays below, with keys.
 pub const STORE_VALUE_BYTES_MAX: usize = 6 * 1024;
+/// Bytes of one key in the store: 17 x (6 KiB + 512 B) = 110.5 KiB, still below the 128 KiB of a leaf.
+pub const STORE_KEY_BYTES_MAX: usize = 512;
+/// Bytes of a name inside a key of the store: its length is one byte there, and 255 + 36 fit a key.
+pub const STORE_NAME_BYTES_MAX: usize = 255;
+/// Bytes of sled's cache unless asked otherwise. It counts sizes on disk: the process was measured at 317 MB with it.
+pub const STORE_CACHE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Bytes that may be read after an open, or written aside, before the store syncs: half of a sled segment, so that
+/// there are never two segments on their way to the disk at once.
+pub const STORE_UNSYNCED_BYTES_MAX: usize = 256 * 1024;
+/// Bytes by which the store's files may grow for a commit beyond twice its own bytes: the segment that it fills, the
+/// next one, and as much again for leaves that sled rewrites: 4 x 512 KiB, doubled.
+pub const STORE_GROWTH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Bytes of one commit: half of a sled segment.
 pub const COMMIT_BYTES_MAX: usize = 256 * 1024;
 /// Events of one commit.

@@ -1,1 +1,4 @@
+//! Everything that links the crate, in one binary.
 
+// Both stores against one contract, the layout on top of them, faults and damage.
+mod store;
