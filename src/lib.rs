@@ -12,4 +12,7 @@ pub mod verify;
 
 pub mod clock;
 pub mod entropy;
+pub mod durable;
 pub mod store;
+
+pub mod ledger;

@@ -70,3 +70,6 @@ pub const PROOF_FILE_BYTES_MAX: usize = NOTE_BYTES_MAX + 96 * 1024;
 pub const VKEY_BYTES_MAX: usize = ORIGIN_BYTES_MAX + 1 + 8 + 1 + 1_752;
 /// POSIX seconds of a cosignature (C2SP tlog-cosignature).
 pub const COSIGNATURE_SECONDS_MAX: u64 = (1 << 63) - 1;
+
+/// Bytes of objects that one episode may store.
+pub const EPISODE_BYTES_MAX: u64 = 1024 * 1024 * 1024;

@@ -11,7 +11,7 @@
 mod audit;
 mod payload;
 
-pub use audit::{Audit, Trust};
+pub use audit::{Audit, Trust, key_id, log_keys, possession_message};
 pub use payload::{PayloadAudit, Payloads, Redactions};
 
 /// What an audit comes to, the worst first.
@@ -110,6 +110,15 @@ impl Report {
         self.findings.iter().map(|f| f.verdict).min().unwrap_or(Verdict::Verified)
     }
 
+    /// Whoever signed the head did not sign these bytes, so that what they break is damage, and no act of the signer.
+    fn nobody_signed_these_events(&mut self) {
+        for finding in &mut self.findings {
+            if crate::state::Unlawful::CODES.contains(&finding.code) {
+                finding.verdict = Verdict::Damaged;
+            }
+        }
+    }
+
     /// Adds a finding.
     pub fn find(&mut self, code: &'static str, leaf: Option<u64>, detail: String) {
         let verdict = verdict_of(code);
@@ -129,7 +138,7 @@ pub const CODES: &[(&str, Verdict)] = &[
     ("head-other-log", Verdict::Rewritten),
     ("seen-inconsistent", Verdict::Rewritten),
     ("seen-other-log", Verdict::Rewritten),
-    ("root-differs", Verdict::Rewritten),
+    ("root-differs", Verdict::Damaged),
     ("key-unproven", Verdict::Rewritten),
     ("seen-longer", Verdict::Truncated),
     ("leaf-missing", Verdict::Truncated),
