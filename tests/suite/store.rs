@@ -1,8 +1,11 @@
 //! The contract of `Store`, run on both implementations; the layout over them; the faults of the one in memory; the
 //! guards of the one in sled.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests may fail too")]
+
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
@@ -140,6 +143,10 @@ fn noise(length: usize, seed: u64) -> Vec<u8> {
     std::iter::repeat_with(next).take(length).collect()
 }
 
+fn place(seq: u64) -> usize {
+    usize::try_from(seq).unwrap()
+}
+
 fn place_of(error: StoreError) -> String {
     match error {
         StoreError::Damaged { place, .. } => place,
@@ -147,7 +154,7 @@ fn place_of(error: StoreError) -> String {
     }
 }
 
-fn is_not_committed<T: std::fmt::Debug>(result: Result<T, StoreError>) -> bool {
+fn is_not_committed<T>(result: &Result<T, StoreError>) -> bool {
     matches!(result, Err(StoreError::NotCommitted { .. }))
 }
 
@@ -205,14 +212,14 @@ fn sizes_are_checked_before_anything_is_written(world: &mut dyn World) {
     let store = world.store();
     let mut too_much = batch(&[("a", "1")], &[]);
     too_much.put(b"b".to_vec(), vec![0; STORE_VALUE_BYTES_MAX + 1]);
-    assert!(is_not_committed(store.commit(&too_much)));
+    assert!(is_not_committed(&store.commit(&too_much)));
     let mut long_key = batch(&[("a", "1")], &[]);
     long_key.put(vec![b'k'; STORE_KEY_BYTES_MAX + 1], Vec::new());
-    assert!(is_not_committed(store.commit(&long_key)));
+    assert!(is_not_committed(&store.commit(&long_key)));
     let mut long_delete = batch(&[("a", "1")], &[]);
     long_delete.delete(vec![b'k'; STORE_KEY_BYTES_MAX + 1]);
-    assert!(is_not_committed(store.commit(&long_delete)));
-    assert!(is_not_committed(store.side_put(&too_much.puts[1..])));
+    assert!(is_not_committed(&store.commit(&long_delete)));
+    assert!(is_not_committed(&store.side_put(&too_much.puts[1..])));
     assert_eq!(everything(store), pairs(&[]));
     // The store goes on, and the greatest sizes fit.
     let mut most = Batch::default();
@@ -224,9 +231,9 @@ fn sizes_are_checked_before_anything_is_written(world: &mut dyn World) {
 fn a_key_named_twice_is_refused(world: &mut dyn World) {
     let store = world.store();
     store.commit(&batch(&[("a", "0")], &[])).unwrap();
-    assert!(is_not_committed(store.commit(&batch(&[("a", "1"), ("a", "2")], &[]))));
-    assert!(is_not_committed(store.commit(&batch(&[("a", "1")], &["a"]))));
-    assert!(is_not_committed(store.commit(&batch(&[], &["a", "a"]))));
+    assert!(is_not_committed(&store.commit(&batch(&[("a", "1"), ("a", "2")], &[]))));
+    assert!(is_not_committed(&store.commit(&batch(&[("a", "1")], &["a"]))));
+    assert!(is_not_committed(&store.commit(&batch(&[], &["a", "a"]))));
     assert_eq!(everything(store), pairs(&[("a", "0")]));
 }
 
@@ -298,7 +305,7 @@ const INLINE: usize = 6_144 - 20 - 4;
 fn events_of_every_size_come_back(world: &mut dyn World) {
     let lengths =
         [1, 2, INLINE - 1, INLINE, INLINE + 1, 6_144, 6_145, 12_288, 3, EVENT_BYTES_MAX, 400];
-    let all = write_events(world.store(), &[3, 8], |seq| lengths[seq as usize]);
+    let all = write_events(world.store(), &[3, 8], |seq| lengths[place(seq)]);
     world.reopen();
     let store = world.store();
     for (seq, expected) in (0..).zip(&all) {
@@ -323,11 +330,11 @@ fn events_pack_into_few_chunks(world: &mut dyn World) {
 fn events_can_be_walked_from_anywhere(world: &mut dyn World) {
     assert_eq!(layout::events(world.store(), 0).count(), 0);
     // More chunks than one read fetches.
-    let all = write_events(world.store(), &[1, 700, 2, 60], |seq| 200 + (seq as usize * 7) % 900);
+    let all = write_events(world.store(), &[1, 700, 2, 60], |seq| 200 + (place(seq) * 7) % 900);
     assert!(world.store().range(b"e", b"f", 1_000).unwrap().len() > 64);
     for from in [0, 1, 2, 350, 700, 701, 762, 763, 5_000] {
         let walked: Vec<_> = layout::events(world.store(), from).collect::<Result<_, _>>().unwrap();
-        let expected: Vec<_> = (0..).zip(all.clone()).skip(from as usize).collect();
+        let expected: Vec<_> = (0..).zip(all.clone()).skip(place(from)).collect();
         assert!(walked == expected, "from {from}");
     }
 }
@@ -337,18 +344,18 @@ fn bad_events_are_refused(_: &mut dyn World) {
         layout::put_events(&mut Batch::default(), first, 0, &[NewEvent { bytes, entry: false }])
     };
     assert!(put(0, &[1]).is_ok());
-    assert!(is_not_committed(put(0, &[])));
-    assert!(is_not_committed(put(0, &vec![0; EVENT_BYTES_MAX + 1])));
-    assert!(is_not_committed(put(u64::MAX, &[1])));
+    assert!(is_not_committed(&put(0, &[])));
+    assert!(is_not_committed(&put(0, &vec![0; EVENT_BYTES_MAX + 1])));
+    assert!(is_not_committed(&put(u64::MAX, &[1])));
     let mut twice = Batch::default();
     put_all(&mut twice, 0, 0, &[vec![1]]);
     let again = layout::put_events(&mut twice, 1, 0, &[NewEvent { bytes: &[1], entry: false }]);
-    assert!(is_not_committed(again));
+    assert!(is_not_committed(&again));
 }
 
 fn entries_are_found_by_their_number(world: &mut dyn World) {
     assert_eq!(layout::entry_chunk(world.store(), 0).unwrap(), None);
-    write_events(world.store(), &[1, 1, 1, 90, 2, 300, 1], |seq| 20 + (seq as usize * 31) % 2_000);
+    write_events(world.store(), &[1, 1, 1, 90, 2, 300, 1], |seq| 20 + (place(seq) * 31) % 2_000);
     for seq in (0..396).filter(|seq| seq % 3 == 2) {
         let chunk = layout::entry_chunk(world.store(), seq / 3).unwrap().unwrap();
         assert!((chunk.first_seq..chunk.end()).contains(&seq), "{seq} is not in {chunk:?}");
@@ -358,6 +365,8 @@ fn entries_are_found_by_their_number(world: &mut dyn World) {
     let beyond = layout::entry_chunk(world.store(), 10_000).unwrap();
     assert_eq!(beyond, layout::last_chunk(world.store()).unwrap());
 }
+
+type Change = fn(&mut Vec<u8>);
 
 /// Changes one stored value as a commit, which both stores allow.
 fn rewrite(store: &dyn Store, key: &[u8], change: impl Fn(&mut Vec<u8>)) {
@@ -377,7 +386,6 @@ fn damaged_events_are_named(world: &mut dyn World) {
     write_events(store, &[5, 2, 5], |seq| if seq == 6 { 20_000 } else { 100 });
     let walk = || layout::events(store, 0).collect::<Result<Vec<_>, _>>();
     let sound = walk().unwrap();
-    type Change = fn(&mut Vec<u8>);
     let changes: [(&str, Change); 10] = [
         ("version", |value| value[0] = 2),
         ("flag", |value| value[1] |= 2),
@@ -442,7 +450,7 @@ fn tiles_come_in_two_halves(world: &mut dyn World) {
     layout::put_tile(&mut batch, 0, 0, &first).unwrap();
     layout::put_tile(&mut batch, 1, u64::MAX, &second).unwrap();
     assert_eq!(batch.puts.len(), 4);
-    assert!(is_not_committed(layout::put_tile(&mut batch, 0, 1, &first[..4_096])));
+    assert!(is_not_committed(&layout::put_tile(&mut batch, 0, 1, &first[..4_096])));
     world.store().commit(&batch).unwrap();
     world.reopen();
     let store = world.store();
@@ -466,7 +474,7 @@ fn heads_are_found_by_size(world: &mut dyn World) {
         layout::put_head(&mut batch, size, format!("head {size}").as_bytes()).unwrap();
     }
     let long = vec![0; STORE_VALUE_BYTES_MAX + 1];
-    assert!(is_not_committed(layout::put_head(&mut batch, 9, &long)));
+    assert!(is_not_committed(&layout::put_head(&mut batch, 9, &long)));
     store.commit(&batch).unwrap();
     let head = |size: u64| (size, format!("head {size}").into_bytes());
     assert_eq!(layout::last_head(store).unwrap(), Some(head(70_000)));
@@ -484,7 +492,7 @@ fn meta_and_episode_keys_come_back(world: &mut dyn World) {
     for name in ["b", "a", "aa"] {
         layout::put_episode_key(&mut batch, name, &sha256(name.as_bytes())).unwrap();
     }
-    assert!(is_not_committed(layout::put_episode_key(&mut batch, &"n".repeat(256), &[0; 32])));
+    assert!(is_not_committed(&layout::put_episode_key(&mut batch, &"n".repeat(256), &[0; 32])));
     world.store().commit(&batch).unwrap();
     let mut deletes = Batch::default();
     layout::delete_meta(&mut deletes, "gone");
@@ -537,8 +545,8 @@ fn objects_of_every_size_come_back(world: &mut dyn World) {
     assert_eq!(layout::object(store, "ep", &hash).unwrap(), None);
     assert_eq!(layout::objects(store, "ep").unwrap().count(), sizes.len());
     let too_long = vec![0; OBJECT_BYTES_MAX + 1];
-    assert!(is_not_committed(layout::stage_object("ep", &too_long)));
-    assert!(is_not_committed(layout::put_object(&mut Batch::default(), "ep", &too_long)));
+    assert!(is_not_committed(&layout::stage_object("ep", &too_long)));
+    assert!(is_not_committed(&layout::put_object(&mut Batch::default(), "ep", &too_long)));
 }
 
 fn a_staged_object_appears_with_its_last_batch(world: &mut dyn World) {
@@ -594,10 +602,8 @@ fn damaged_objects_are_named(world: &mut dyn World) {
     let mut batch = Batch::default();
     let hash = layout::put_object(&mut batch, "x", &noise(20_000, 3)).unwrap();
     store.commit(&batch).unwrap();
-    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    let name = format!("object sha256:{hex} of episode x");
+    let name = "object sha256:57c879484628de1ac8c3099f01c48b0cd51ce0406f6d12a874a06d5bcd28b4a3 of episode x";
     let part = |n: u8| [&b"o\x01x"[..], &hash, &[0, n]].concat();
-    type Change = fn(&mut Vec<u8>);
     let changes: [(u8, Change); 5] = [
         (0, |value| value[3] ^= 1),
         (0, |value| value.truncate(3)),
@@ -616,8 +622,7 @@ fn damaged_objects_are_named(world: &mut dyn World) {
     more.put(part(4), vec![0]);
     store.commit(&more).unwrap();
     assert_eq!(place_of(layout::object(store, "x", &hash).unwrap_err()), name);
-    let mut fewer = Batch::default();
-    fewer.deletes = vec![part(4), part(1)];
+    let fewer = Batch { deletes: vec![part(4), part(1)], ..Batch::default() };
     store.commit(&fewer).unwrap();
     assert_eq!(place_of(layout::object(store, "x", &hash).unwrap_err()), name);
     // Bytes of the right length that are not the ones: only the hash shows it.
@@ -665,7 +670,7 @@ fn a_refused_sync_leaves_nothing_and_the_store_goes_on() {
     store.commit(&batch(&[("a", "1")], &[])).unwrap();
     store.fail_at(2, Fault::NotCommitted);
     store.commit(&batch(&[("b", "2")], &[])).unwrap();
-    assert!(is_not_committed(store.commit(&batch(&[("c", "3")], &["a"]))));
+    assert!(is_not_committed(&store.commit(&batch(&[("c", "3")], &["a"]))));
     let before = pairs(&[("a", "1"), ("b", "2")]);
     assert_eq!(everything(&store), before);
     assert_eq!(store.durable(), before);
@@ -748,6 +753,11 @@ fn an_unfinished_snapshot_is_removed() {
     assert_eq!(everything(disk.store()), pairs(&[("a", "1")]));
 }
 
+/// Writes a file under the store's feet.
+fn spoil(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
+    File::create(path).unwrap().write_all(bytes.as_ref()).unwrap();
+}
+
 fn snapshots(disk: &Disk) -> Vec<PathBuf> {
     let entries = fs::read_dir(disk.file("")).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.to_string_lossy().contains("snap.")).collect()
@@ -765,7 +775,7 @@ fn a_damaged_snapshot_is_rebuilt_from_the_log() {
         let mut bytes = fs::read(path).unwrap();
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
-        fs::write(path, bytes).unwrap();
+        spoil(path, bytes);
     }
     disk.reopen();
     let walked: Vec<_> = layout::events(disk.store(), 0).map(|found| found.unwrap().1).collect();
@@ -777,7 +787,7 @@ fn a_damaged_snapshot_is_rebuilt_from_the_log() {
 fn a_store_that_was_never_finished_is_made_again() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("store.new/blobs")).unwrap();
-    fs::write(dir.path().join("store.new/conf"), "").unwrap();
+    spoil(dir.path().join("store.new/conf"), "");
     let store = SledStore::open(dir.path(), CACHE).unwrap();
     store.commit(&batch(&[("a", "1")], &[])).unwrap();
     assert!(!dir.path().join("store.new").exists());
@@ -787,14 +797,14 @@ fn a_store_that_was_never_finished_is_made_again() {
 fn a_blob_is_reported() {
     let mut disk = Disk::new();
     disk.store().commit(&batch(&[("a", "1")], &[])).unwrap();
-    fs::write(disk.file("blobs/1"), "x").unwrap();
+    spoil(disk.file("blobs/1"), "x");
     let seen = disk.store().commit(&batch(&[("b", "2")], &[]));
     assert!(matches!(seen, Err(StoreError::Unknown { .. })));
     fs::remove_file(disk.file("blobs/1")).unwrap();
     let after = disk.store().commit(&batch(&[("b", "2")], &[]));
     assert!(matches!(after, Err(StoreError::Unknown { .. })), "poisoned for ever");
     disk.close();
-    fs::write(disk.file("blobs/1"), "x").unwrap();
+    spoil(disk.file("blobs/1"), "x");
     let opened = SledStore::open(disk.dir.path(), CACHE);
     assert!(place_of(opened.unwrap_err()).ends_with("store/blobs/1"));
 }
@@ -841,7 +851,7 @@ fn a_flipped_byte_is_noticed() {
         copy_dir(disk.dir.path(), copy.path());
         let mut bytes = sound.clone();
         bytes[at + 1_000] ^= 0x10;
-        fs::write(copy.path().join("store/db"), bytes).unwrap();
+        spoil(copy.path().join("store/db"), bytes);
         let store = match SledStore::open_existing(copy.path(), CACHE) {
             Ok(store) => store,
             Err(error) => {
@@ -863,6 +873,36 @@ fn a_flipped_byte_is_noticed() {
     }
     assert!(reported > 0, "{reported} reported, {lost} lost");
     assert_eq!(lost, 0, "{reported} reported");
+}
+
+/// Side values are a cache: damage to them costs them, and nothing else.
+#[test]
+fn damaged_side_values_are_given_up() {
+    let mut disk = Disk::new();
+    disk.store().commit(&batch(&[("a", "1")], &[])).unwrap();
+    for n in 0_u8..10 {
+        disk.store()
+            .side_put(&[(vec![n], [&b"SIDE"[..], &noise(3_000, n.into())].concat())])
+            .unwrap();
+    }
+    disk.reopen();
+    disk.close();
+    let mut bytes = fs::read(disk.file("db")).unwrap();
+    for at in 0..bytes.len() - 4 {
+        if &bytes[at..at + 4] == b"SIDE" {
+            bytes[at + 100] ^= 1;
+        }
+    }
+    spoil(disk.file("db"), bytes);
+    disk.reopen();
+    let store = disk.store();
+    assert!((0_u8..10).all(|n| store.side_get(&[n]).unwrap().is_none()));
+    store.side_put(&pairs(&[("new", "value")])).unwrap();
+    assert_eq!(store.side_get(b"new").unwrap(), Some(b"value".to_vec()));
+    store.commit(&batch(&[("b", "2")], &[])).unwrap();
+    disk.reopen();
+    assert_eq!(disk.store().side_get(b"new").unwrap(), Some(b"value".to_vec()));
+    assert_eq!(everything(disk.store()), pairs(&[("a", "1"), ("b", "2")]));
 }
 
 fn copy_dir(from: &Path, to: &Path) {
@@ -926,7 +966,7 @@ fn run(world: &mut dyn World, steps: &[Step]) {
                 let pair = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
                 let expected: Vec<_> = within().take(*limit).map(pair).collect();
                 assert!(world.store().range(from, to, *limit).unwrap() == expected);
-                assert!(world.store().last(from, to).unwrap() == within().last().map(pair));
+                assert!(world.store().last(from, to).unwrap() == within().next_back().map(pair));
             }
             Step::Reopen => world.reopen(),
         }
