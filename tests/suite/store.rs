@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -94,6 +95,7 @@ on_both! {
     a_key_named_twice_is_refused
     the_receipt_vouches_for_the_events_of_the_batch
     a_big_batch_survives_reopening
+    a_walk_beside_the_writer_sees_whole_commits
     side_values_have_a_key_space_of_their_own
     free_bytes_are_reported
     events_of_every_size_come_back
@@ -253,6 +255,22 @@ fn a_big_batch_survives_reopening(world: &mut dyn World) {
     world.store().commit(&big).unwrap();
     world.reopen();
     assert!(everything(world.store()) == big.puts);
+}
+
+fn a_walk_beside_the_writer_sees_whole_commits(world: &mut dyn World) {
+    let store = world.store();
+    thread::scope(|scope| {
+        // Three chunks a commit, so that a part of one could be seen.
+        let writer = scope.spawn(|| write_events(store, &[40; 60], |_| 400));
+        let mut seen = 0;
+        while !writer.is_finished() {
+            let count = layout::events(store, 0).map(Result::unwrap).count();
+            assert!(count >= seen && count % 40 == 0, "{seen} {count}");
+            seen = count;
+        }
+        writer.join().unwrap();
+    });
+    assert_eq!(layout::event_count(store).unwrap(), 2_400);
 }
 
 fn side_values_have_a_key_space_of_their_own(world: &mut dyn World) {
