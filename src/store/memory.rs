@@ -81,6 +81,7 @@ impl MemoryStore {
 
     /// The machine loses power and starts again: a new store with the durable bytes, no faults planned, no syncs
     /// counted. The old one is left as it was, so that one moment can be crashed in several ways.
+    #[must_use]
     pub fn crash(&self, side: Side) -> Self {
         let state = self.state();
         let kept = match side {
@@ -110,16 +111,13 @@ impl MemoryStore {
     /// removes the key. Returns what was there.
     pub fn tamper(&self, key: &[u8], value: Option<&[u8]>) -> Option<Vec<u8>> {
         let mut state = self.state();
-        let old = match value {
-            Some(bytes) => {
-                let shared: Arc<[u8]> = Arc::from(bytes);
-                state.live.insert(key.to_vec(), Arc::clone(&shared));
-                state.durable.insert(key.to_vec(), shared)
-            }
-            None => {
-                state.live.remove(key);
-                state.durable.remove(key)
-            }
+        let old = if let Some(bytes) = value {
+            let shared: Arc<[u8]> = Arc::from(bytes);
+            state.live.insert(key.to_vec(), Arc::clone(&shared));
+            state.durable.insert(key.to_vec(), shared)
+        } else {
+            state.live.remove(key);
+            state.durable.remove(key)
         };
         old.map(|bytes| bytes.to_vec())
     }

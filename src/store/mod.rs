@@ -149,7 +149,8 @@ pub trait Store: Send + Sync {
     /// `Unknown` every further commit fails the same way. Called from one thread at a time.
     fn commit(&self, batch: &Batch) -> Result<Receipt, StoreError>;
 
-    /// The value at `key`. Sees every batch whose commit has returned, and perhaps one that is being committed.
+    /// The value at `key`. This and the other reads may write and sync beneath, and say [`StoreError::Unknown`] when that
+    /// fails. Sees every batch whose commit has returned, and perhaps one that is being committed.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// At most `limit` pairs with `from <= key < to`, in ascending order of key bytes; none when `from >= to`. Fewer
