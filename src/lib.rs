@@ -7,7 +7,9 @@ pub mod merkle;
 pub mod note;
 
 pub mod event;
+pub mod broker;
 pub mod state;
+pub mod transitions;
 pub mod verify;
 
 pub mod clock;
@@ -15,4 +17,8 @@ pub mod entropy;
 pub mod durable;
 pub mod store;
 
+pub mod handlers;
 pub mod ledger;
+pub mod sandbox;
+
+pub mod service;

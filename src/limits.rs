@@ -73,3 +73,5 @@ pub const COSIGNATURE_SECONDS_MAX: u64 = (1 << 63) - 1;
 
 /// Bytes of objects that one episode may store.
 pub const EPISODE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Milliseconds that a client waits for one call.
+pub const INVOCATION_MS_MAX: u64 = 20_000;

@@ -1,0 +1,264 @@
+//! The door: everything that a front may ask for, as plain types.
+//!
+//! A front authenticates a bearer token into a [`Caller`] and hands it to what it calls; without one there is no call. The
+//! four steps of a call are in `invoke`, what settles an interrupted one in `recovery`, what auditors read in `view`, and
+//! what only the operator may do in `admin`. Nothing here knows HTTP or JSON-RPC.
+
+mod admin;
+mod invoke;
+mod recovery;
+mod view;
+
+pub use admin::{AdminError, GrantSpec, NewSession, SessionView};
+pub use invoke::{Answer, Call, CallError, ReceiptView};
+pub use view::{EventView, Health, LogEntry};
+
+use crate::clock::Clock;
+use crate::entropy::{Entropy, NoEntropy};
+use crate::event::{B16, B32, BodyError, EpisodeName, Fixed, Role};
+use crate::handlers::{self, Context};
+use crate::ledger::{Draft, Ledger, NewObject, Refused, Submission};
+use crate::merkle::hash::sha256;
+use crate::state::SessionRow;
+use crate::store::StoreError;
+use crate::transitions::{self, Transition};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the service needs.
+pub struct Config {
+    /// The log.
+    pub ledger: Ledger,
+    /// The folder that holds one worktree an episode.
+    pub workspace: PathBuf,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// `sha256:` of the program that runs the effects: the `tool` of every output.
+    pub program: String,
+}
+
+/// A door to one log; cheap to clone.
+#[derive(Clone)]
+pub struct Service {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    ledger: Ledger,
+    workspace: PathBuf,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    context: Context,
+    /// The newest transition of each tool with the seq that published it.
+    transitions: BTreeMap<&'static str, (u64, &'static dyn Transition)>,
+    /// One lock an episode: its calls run one at a time.
+    episodes: Mutex<BTreeMap<EpisodeName, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// Why a service does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A transition could not be published, or an open intent could not be closed.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The log could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The workspace.
+    #[error("{path}: {error}")]
+    Workspace {
+        /// The folder.
+        path: PathBuf,
+        /// What the file system said.
+        error: std::io::Error,
+    },
+}
+
+/// A session whose token was shown. Only [`Service::authenticate`] makes one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    id: B16,
+    role: Role,
+    episode: Option<EpisodeName>,
+}
+
+impl Caller {
+    /// The session's name.
+    pub fn session(&self) -> &B16 {
+        &self.id
+    }
+
+    /// What it may do.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Its episode, for an agent.
+    pub fn episode(&self) -> Option<&EpisodeName> {
+        self.episode.as_ref()
+    }
+}
+
+/// Why a token opens nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unauthenticated {
+    /// None came.
+    Absent,
+    /// It is not 64 hexadecimal digits.
+    Malformed,
+    /// No session has it.
+    Unknown,
+    /// Its session is over.
+    Expired,
+    /// Its session was ended early.
+    Revoked,
+}
+
+/// Bytes that a part of the service could not turn into an event.
+impl From<BodyError> for Refused {
+    fn from(error: BodyError) -> Self {
+        Self::Malformed(error.reason)
+    }
+}
+
+impl From<NoEntropy> for Refused {
+    fn from(error: NoEntropy) -> Self {
+        Self::NotCommitted(error.to_string())
+    }
+}
+
+/// The name of an object on the wire.
+pub fn reference(bytes: &[u8]) -> String {
+    format!("sha256:{}", crate::event::hex(&sha256(bytes)))
+}
+
+impl Service {
+    /// Publishes transitions that the log does not have yet, and closes every intent that a crash left open.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        let workspace = config.workspace;
+        crate::durable::create_folder(&workspace)
+            .map_err(|error| StartError::Workspace { path: workspace.clone(), error })?;
+        let mut published = BTreeMap::new();
+        for transition in transitions::all() {
+            let seq = publish(&config.ledger, transition)?;
+            published.insert(transition.tool(), (seq, transition));
+        }
+        let context = Context { tool: config.program, policy_digest: handlers::policy_digest() };
+        let inner = Inner {
+            ledger: config.ledger,
+            workspace,
+            clock: config.clock,
+            entropy: config.entropy,
+            context,
+            transitions: published,
+            episodes: Mutex::new(BTreeMap::new()),
+        };
+        let service = Self { inner: Arc::new(inner) };
+        service.recover_all()?;
+        Ok(service)
+    }
+
+    /// The log behind it.
+    pub fn ledger(&self) -> &Ledger {
+        &self.inner.ledger
+    }
+
+    fn now(&self) -> u64 {
+        self.inner.clock.now().wall_ms
+    }
+
+    /// The caller that a token stands for. `token` is what came in the Authorization header after `Bearer `.
+    ///
+    /// # Errors
+    /// [`Unauthenticated`].
+    pub fn authenticate(&self, token: Option<&str>) -> Result<Caller, Unauthenticated> {
+        let token = token.ok_or(Unauthenticated::Absent)?;
+        if B32::from_hex(token).is_none() {
+            return Err(Unauthenticated::Malformed);
+        }
+        let cred = credential(token);
+        let now = self.now();
+        self.inner.ledger.with_state(|state| {
+            let (id, row) = state.session_by_cred(&cred).ok_or(Unauthenticated::Unknown)?;
+            if row.revoked.is_some() {
+                return Err(Unauthenticated::Revoked);
+            }
+            if now >= row.expires {
+                return Err(Unauthenticated::Expired);
+            }
+            Ok(Caller { id, role: row.role, episode: row.episode.clone() })
+        })
+    }
+
+    /// The tools that a caller may see, in the bytewise order of their names.
+    pub fn tools(&self, caller: &Caller) -> Vec<&'static dyn Transition> {
+        let (now, all) = (self.now(), self.inner.transitions.values());
+        self.inner.ledger.with_state(|state| {
+            let Some(session) = state.sessions.get(&caller.id) else { return Vec::new() };
+            all.map(|(_, transition)| *transition)
+                .filter(|transition| visible(session, *transition, now))
+                .collect()
+        })
+    }
+
+    fn lock_of(&self, episode: &EpisodeName) -> Arc<tokio::sync::Mutex<()>> {
+        let mut locks = self.inner.episodes.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(locks.entry(episode.clone()).or_default())
+    }
+}
+
+/// SHA-256 of the 64 characters of a token: what the log knows of it.
+fn credential(token: &str) -> B32 {
+    Fixed(sha256(token.as_bytes()))
+}
+
+/// A budget of nothing still shows the tool; calling it then says `denied:budget`.
+fn visible(session: &SessionRow, transition: &dyn Transition, now: u64) -> bool {
+    let access = transition.access();
+    let fits = |grant: &crate::event::Grant| {
+        grant.effect == access.effect && grant.scope == access.scope && now < grant.expires
+    };
+    session.role == Role::Agent && session.grants.iter().any(fits)
+}
+
+/// The seq of the event that publishes `transition` as it is now.
+fn publish(ledger: &Ledger, transition: &dyn Transition) -> Result<u64, Refused> {
+    let source = transition.source().as_bytes().to_vec();
+    let schema = transition.input_schema().to_bytes();
+    let body = crate::event::Transition {
+        tool: transition.tool().to_owned(),
+        access: transition.access(),
+        engine: transition.engine().to_owned(),
+        finish: transition.finish(),
+        schema: Fixed(sha256(&schema)),
+        source: Fixed(sha256(&source)),
+        declared: transition.declared(),
+    };
+    let current = ledger.with_state(|state| {
+        let seq = *state.tools.get(&body.tool)?;
+        let row = state.transitions.get(&seq)?;
+        let same = (row.access == body.access)
+            && row.engine == body.engine
+            && row.finish == body.finish
+            && row.schema == body.schema
+            && row.source == body.source
+            && row.declared == body.declared;
+        same.then_some(seq)
+    });
+    if let Some(seq) = current {
+        return Ok(seq);
+    }
+    let object = |bytes| NewObject { episode: None, bytes: Arc::new(bytes) };
+    let submission = Submission {
+        drafts: vec![Draft::plain(None, body)],
+        objects: vec![object(source), object(schema)],
+        keys: Vec::new(),
+    };
+    ledger.commit_blocking(submission).map(|committed| committed.first)
+}
