@@ -179,8 +179,9 @@ impl Tree {
         for hashes in tree.partial.iter().rev() {
             let mut rest = hashes.as_slice();
             for bit in (0..8).rev() {
-                if let Some((subtree, tail)) =
-                    (hashes.len() >> bit & 1 == 1).then(|| rest.split_at_checked(1 << bit)).flatten()
+                if let Some((subtree, tail)) = (hashes.len() >> bit & 1 == 1)
+                    .then(|| rest.split_at_checked(1 << bit))
+                    .flatten()
                 {
                     tree.edge.push(complete_root(subtree));
                     rest = tail;
@@ -199,7 +200,8 @@ impl Tree {
         }
         let index = (self.size >> (8 * level)).saturating_sub(1) >> 8;
         // Eight levels fit a byte, and the index is that of an existing tile.
-        if let Some(id) = u8::try_from(level).ok().and_then(|l| TileId::new(l, index, TILE_WIDTH).ok())
+        if let Some(id) =
+            u8::try_from(level).ok().and_then(|l| TileId::new(l, index, TILE_WIDTH).ok())
         {
             let hashes = std::mem::replace(partial, Vec::with_capacity(usize::from(TILE_WIDTH)));
             full.push(FullTile { id, hashes });
@@ -211,7 +213,8 @@ impl Tree {
 pub(crate) fn complete_root(hashes: &[Hash]) -> Hash {
     let mut level = hashes.to_vec();
     while level.len() > 1 {
-        level = level.as_chunks::<2>().0.iter().map(|[left, right]| node_hash(left, right)).collect();
+        level =
+            level.as_chunks::<2>().0.iter().map(|[left, right]| node_hash(left, right)).collect();
     }
     level.first().copied().unwrap_or(EMPTY_ROOT)
 }

@@ -399,10 +399,9 @@ pub fn key_id(name: &str, kind: KeyType, public: &[u8]) -> KeyId {
 }
 
 fn ed25519_key(public: &[u8]) -> Result<ed25519_dalek::VerifyingKey, KeyError> {
-    let bytes = public.try_into().map_err(|_| KeyError::KeyBytes {
-        expected: ED25519_KEY_BYTES,
-        actual: public.len(),
-    })?;
+    let bytes = public
+        .try_into()
+        .map_err(|_| KeyError::KeyBytes { expected: ED25519_KEY_BYTES, actual: public.len() })?;
     if !canonical_y(bytes) {
         return Err(KeyError::Point);
     }
@@ -418,8 +417,7 @@ fn canonical_y(bytes: &[u8; ED25519_KEY_BYTES]) -> bool {
 }
 
 fn ml_dsa_44_key(public: &[u8]) -> Result<ml_dsa::VerifyingKey<MlDsa44>, KeyError> {
-    let encoded = ml_dsa::EncodedVerifyingKey::<MlDsa44>::try_from(public).map_err(|_| {
-        KeyError::KeyBytes { expected: ML_DSA_44_KEY_BYTES, actual: public.len() }
-    })?;
+    let encoded = ml_dsa::EncodedVerifyingKey::<MlDsa44>::try_from(public)
+        .map_err(|_| KeyError::KeyBytes { expected: ML_DSA_44_KEY_BYTES, actual: public.len() })?;
     Ok(ml_dsa::VerifyingKey::<MlDsa44>::decode(&encoded))
 }

@@ -1,1 +1,1 @@
-
+mod log; // tree, tiles, proofs, map, notes: spec/log.md
