@@ -11,14 +11,17 @@
 //!                                          level 0: 112 hashes   (tile 273, tiles 0..272 are full and stored)
 //! ```
 
+use std::convert::Infallible;
+
 use crate::limits;
 use crate::merkle::Head;
 use crate::merkle::hash::{EMPTY_ROOT, Hash, node_hash};
 use crate::merkle::tile::{TILE_LEVELS, TILE_WIDTH, TileId, partial_width};
 
-/// Why a tree does not grow, or cannot be restored. `E` is the error of whoever reads stored tiles.
+/// Why a tree does not grow, or cannot be restored. `E` is the error of whoever reads stored tiles;
+/// an append reads none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TreeError<E> {
+pub enum TreeError<E = Infallible> {
     /// The tree has [`limits::TREE_LEAVES_MAX`] leaves, or was asked to be restored with more.
     #[error("a tree of {size} leaves is larger than permitted")]
     Full {
@@ -105,11 +108,7 @@ impl Tree {
     /// Adds a leaf hash, pushes the tiles that it fills to `full` (level 0 first), and returns the index of the leaf.
     ///
     /// On an error nothing has changed.
-    pub fn append(
-        &mut self,
-        leaf: Hash,
-        full: &mut Vec<FullTile>,
-    ) -> Result<u64, TreeError<std::convert::Infallible>> {
+    pub fn append(&mut self, leaf: Hash, full: &mut Vec<FullTile>) -> Result<u64, TreeError> {
         let index = self.size;
         if index >= limits::TREE_LEAVES_MAX {
             return Err(TreeError::Full { size: index });

@@ -67,7 +67,9 @@ fn keys() -> impl Strategy<Value = Hash> {
         any::<Hash>(),
         vec(0_usize..256, 0..4).prop_map(|bits| {
             let mut key = [0; 32];
-            bits.iter().for_each(|bit| key[bit / 8] ^= 0x80 >> (bit % 8));
+            for bit in bits {
+                key[bit / 8] ^= 0x80 >> (bit % 8);
+            }
             key
         }),
     ]
@@ -102,7 +104,9 @@ proptest! {
         let id = BundleId::new(0, 3).unwrap();
         if let Ok(entries) = decode_bundle(id, &bytes) {
             let mut again = Vec::new();
-            entries.iter().for_each(|entry| encode_entry(entry, &mut again).unwrap());
+            for entry in entries {
+                encode_entry(entry, &mut again).unwrap();
+            }
             prop_assert_eq!(again, bytes);
         }
     }
@@ -236,7 +240,9 @@ proptest! {
         forks.push((map, model));
         for (map, model) in forks {
             prop_assert_eq!(map.root(), naive_root(&model, 0));
-            model.iter().for_each(|(key, value)| assert_eq!(map.get(key), Some(*value)));
+            for (key, value) in &model {
+                prop_assert_eq!(map.get(key), Some(*value));
+            }
         }
     }
 
@@ -245,7 +251,9 @@ proptest! {
         pairs in btree_map(keys(), any::<Hash>(), 0..20), key in keys(), at in any::<Index>(), bit in 0..256_usize,
     ) {
         let mut map = Map::new();
-        pairs.iter().for_each(|(key, value)| { map.insert(*key, *value); });
+        for (key, value) in &pairs {
+            map.insert(*key, *value);
+        }
         let root = map.root();
         let flip = |hash: &mut Hash| hash[bit / 8] ^= 1 << (bit % 8);
         for key in pairs.keys().copied().take(3).chain([key]) {

@@ -8,7 +8,7 @@ use worldlog::note::checkpoint::{
     Checkpoint, CheckpointError, Extensions, Policy, PolicyError, VerifiedCheckpoint,
 };
 use worldlog::note::cosign::{Subtree, cosign, sign_note, subtree_message};
-use worldlog::note::key::{KeyError, KeyType, Keyring, NameError, Signer, VerifierKey};
+use worldlog::note::key::{self, KeyError, KeyType, Keyring, NameError, Signer, VerifierKey};
 use worldlog::note::{Note, NoteError, SignatureFault};
 
 use super::{ORIGIN, golden, log_signer, witness_signer};
@@ -247,6 +247,28 @@ fn raw_signatures_prove_possession() {
         }
         assert!(!format!("{signer:?}").contains("09"), "a secret is printed");
     }
+}
+
+/// Keys without a name, for COSE and for proofs of possession, are the same keys.
+#[test]
+fn bare_keys_agree_with_named_ones() {
+    let seed = [9; 32];
+    let named = |kind| Signer::from_seed("a.example", kind, &seed).unwrap();
+    let (ed, pq) = (named(KeyType::Ed25519), named(KeyType::MlDsa44));
+    let public = (key::ed25519_public(&seed), key::ml_dsa_44_public(&seed));
+    assert_eq!(public.0, ed.verifier_key().public_bytes());
+    assert_eq!(public.1, pq.verifier_key().public_bytes());
+    let made = (key::ed25519_sign(&seed, b"pop"), key::ml_dsa_44_sign(&seed, b"pop"));
+    assert_eq!((made.0.as_slice(), &made.1), (&*ed.sign_raw(b"pop"), &pq.sign_raw(b"pop")));
+    key::ed25519_verify(&public.0, b"pop", &made.0).unwrap();
+    key::ml_dsa_44_verify(&public.1, b"pop", &made.1).unwrap();
+    assert_eq!(key::ed25519_verify(&public.0, b"pup", &made.0), Err(KeyError::Signature));
+    assert_eq!(key::ml_dsa_44_verify(&public.1, b"pup", &made.1), Err(KeyError::Signature));
+    // A key of small order verifies nothing, not even what the equation would admit.
+    let mut neutral = [0; 32];
+    neutral[0] = 1;
+    let admitted = [neutral, [0; 32]].concat();
+    assert_eq!(key::ed25519_verify(&neutral, b"pop", &admitted), Err(KeyError::SmallOrder));
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn the_small_tree_of_ct() {
     }
 }
 
-/// compact_log#13: a generator that is wrong for some pairs of sizes only.
+/// `compact_log` issue 13: a generator that is wrong for some pairs of sizes only.
 #[test]
 fn all_pairs_of_sizes_up_to_300() {
     let lines = std::fs::read_to_string(fixtures().join("made/trees.txt")).unwrap();
