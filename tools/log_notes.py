@@ -4,6 +4,7 @@ import ed25519
 import tlog
 from golden import (
     LOG_ID,
+    LOG_PUBLIC,
     LOG_SEED,
     LOG_VKEY,
     ORIGIN,
@@ -149,6 +150,10 @@ def checkpoint_cases():
             "line 5: signature of %s: signature does not verify" % key,
             note(text, signature_line(ORIGIN, LOG_ID, unreduced(ed25519.sign(LOG_SEED, text.encode())))),
         ),
+        "signature-r-of-small-order": (
+            "line 5: signature of %s: signature does not verify" % key,
+            note(text, signature_line(ORIGIN, LOG_ID, with_neutral_r(text.encode()))),
+        ),
         "log-line-twice": ("line 6: second signature of %s" % key, note(text, line, line)),
         "good-line-then-zeroed-line": ("line 6: second signature of %s" % key, note(text, line, zeroed)),
         "zeroed-line-then-good-line": (
@@ -190,6 +195,14 @@ def checkpoint_cases():
         tlog.open_checkpoint(data, ORIGIN, [LOG_VKEY], [WITNESS_VKEY], parameters.get("quorum", 0))
 
     return corpus("checkpoint", ok, err, check)
+
+
+def with_neutral_r(message):
+    """A signature that satisfies the equation with the neutral point as R: strict verification refuses it."""
+    scalar, _ = ed25519.expand(LOG_SEED)
+    r = ed25519.encode(ed25519.NEUTRAL)
+    s = ed25519.challenge(r, LOG_PUBLIC, message) * scalar % ed25519.ORDER
+    return r + s.to_bytes(32, "little")
 
 
 def unreduced(signature):

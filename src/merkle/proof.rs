@@ -180,6 +180,7 @@ pub fn verify_inclusion(
         }
         (node, last) = (node >> 1, last >> 1);
     }
+    // After the length check `last` is always 0 here. The RFC asks for both, and a reader should find both.
     if last != 0 || hash != head.root {
         return Err(ProofError::Root { computed: hash, expected: head.root });
     }

@@ -8,7 +8,9 @@ use proptest::sample::Index;
 
 use worldlog::merkle::Head;
 use worldlog::merkle::hash::{EMPTY_ROOT, Hash, sha256};
-use worldlog::merkle::map::{EMPTY_MAP_ROOT, Map, Membership, Terminal, verify_map};
+use worldlog::merkle::map::{
+    EMPTY_MAP_ROOT, Map, MapError, MapProof, Membership, Terminal, verify_map,
+};
 use worldlog::merkle::proof::{
     Node, Subtree, consistency_length, consistency_parts, inclusion_length, inclusion_parts,
     verify_consistency, verify_inclusion,
@@ -93,6 +95,29 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Fork),
     ];
     vec(step, 0..60)
+}
+
+/// A liar may build a root over any hashes. What no map can contain is refused even if the root is right.
+#[test]
+fn a_map_proof_must_have_the_shape_of_a_map() {
+    let leaf = |key: &Hash, value: &Hash| sha256(&[&[0], &key[..], &value[..]].concat());
+    let branch = |zero: &Hash, one: &Hash| sha256(&[&[1], &zero[..], &one[..]].concat());
+    let (zero, one, value) = ([0; 32], [0x80; 32], [7; 32]);
+    // The pair of a key that begins with 1 stands on the side of 0: "absent" would be shown for a key that is there.
+    let root = branch(&leaf(&one, &value), &value);
+    let proof = MapProof { siblings: vec![value], terminal: Terminal::Leaf { key: one, value } };
+    assert_eq!(verify_map(&root, &zero, &proof), Err(MapError::OtherPath { bit: 0 }));
+    // A branch over one pair, and over none.
+    let root = branch(&leaf(&zero, &value), &EMPTY_MAP_ROOT);
+    let siblings = vec![EMPTY_MAP_ROOT];
+    let terminal = Terminal::Leaf { key: zero, value };
+    let proof = MapProof { siblings: siblings.clone(), terminal };
+    assert_eq!(verify_map(&root, &zero, &proof), Err(MapError::EmptySibling));
+    let root = branch(&EMPTY_MAP_ROOT, &EMPTY_MAP_ROOT);
+    let proof = MapProof { siblings, terminal: Terminal::Empty };
+    assert_eq!(verify_map(&root, &zero, &proof), Err(MapError::EmptySibling));
+    let proof = MapProof { siblings: vec![value; 257], terminal: Terminal::Empty };
+    assert_eq!(verify_map(&root, &zero, &proof), Err(MapError::TooDeep { siblings: 257 }));
 }
 
 proptest! {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use worldlog::limits::{READER_TILES_MAX, TREE_LEAVES_MAX};
 use worldlog::merkle::Head;
 use worldlog::merkle::hash::{EMPTY_ROOT, Hash, leaf_hash};
-use worldlog::merkle::proof::{Growth, ProofError, verify_consistency, verify_inclusion};
+use worldlog::merkle::proof::{Growth, Node, ProofError, verify_consistency, verify_inclusion};
 use worldlog::merkle::reader::{ReadError, Reader, TileSource};
 use worldlog::merkle::tile::{BundleId, TileId, encode_entry};
 use worldlog::merkle::tree::{Tree, TreeError};
@@ -199,6 +199,24 @@ fn a_head_of_another_tree_is_refused_at_once() {
     let mut reader = Reader::open(Tree::new().head(), Tiles::default()).unwrap();
     reader.leaf_hash(0).unwrap_err();
     assert_eq!(reader.root_at(0).unwrap(), EMPTY_ROOT);
+}
+
+/// Whoever asks for what no tree has gets an error, whatever the numbers.
+#[test]
+fn nodes_outside_the_tree_are_refused() {
+    let (head, tiles) = golden_source();
+    let mut reader = Reader::open(head, tiles).unwrap();
+    for height in [0, 7, 8, 16, 17, 31, 62, 63, 64, 255, 2_047, 2_048, u32::MAX] {
+        for index in [(70_000 >> height.min(63)) + 1, u64::MAX >> 1, u64::MAX] {
+            reader.node(Node { height, index }).unwrap_err();
+        }
+    }
+    // Height 16 has one complete node, and so has each height below it at the edge; beside them there is nothing.
+    assert!(reader.node(Node { height: 16, index: 0 }).is_ok());
+    assert!(reader.node(Node { height: 16, index: 1 }).is_err());
+    let edge = Node { height: 4, index: 70_000 / 16 - 1 };
+    assert!(reader.node(edge).is_ok());
+    assert!(reader.node(Node { height: 5, index: 70_000 / 32 }).is_err());
 }
 
 #[test]
