@@ -27,6 +27,7 @@ pub fn sha256_parts(parts: &[&[u8]]) -> Hash {
 }
 
 /// HMAC-SHA-256 (RFC 2104) under `key` of the parts, one after another.
+#[expect(clippy::missing_panics_doc, reason = "HMAC takes a key of any length")]
 pub fn hmac_sha256(key: &Hash, parts: &[&[u8]]) -> Hash {
     #[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");

@@ -199,14 +199,19 @@ pub fn verify_map(root: &Hash, key: &Hash, proof: &MapProof) -> Result<Membershi
             if let Some(bit) = (0..depth).find(|at| bit(key, *at) != bit(&found, *at)) {
                 return Err(MapError::OtherPath { bit });
             }
-            let here = if found == *key { Membership::Presence { value } } else { Membership::Absence };
+            let here =
+                if found == *key { Membership::Presence { value } } else { Membership::Absence };
             (leaf_root(&found, &value), here)
         }
     };
     for (at, sibling) in proof.siblings.iter().enumerate().rev() {
         hash = if bit(key, at) { branch_root(sibling, &hash) } else { branch_root(&hash, sibling) };
     }
-    if hash == *root { Ok(membership) } else { Err(MapError::Root { computed: hash, expected: *root }) }
+    if hash == *root {
+        Ok(membership)
+    } else {
+        Err(MapError::Root { computed: hash, expected: *root })
+    }
 }
 
 /// Puts the pair below `slot`, which is reached by the first `depth` bits of its key. Recursion is at most 256 deep:

@@ -5,8 +5,9 @@
 //! consistency   SUBPROOF(first, D[second], true), in the order of the RFC
 //! ```
 //!
-//! A proof's length follows from its numbers alone and is checked before anything is hashed, so a proof is valid for
-//! one size only and no peer decides how much we hash. Size 0 proves nothing: every tree extends the empty one, and
+//! A proof's length follows from its numbers alone and is checked before anything is hashed, so no peer decides how much
+//! we hash. A root does not tell its size (the left half of the paths is the same in several shapes): size and root
+//! must come from one signed head, which is why they are one argument. Size 0 proves nothing: every tree extends the empty one, and
 //! [`Growth::NothingProven`] says so instead of calling it consistent.
 //!
 //! Generation is split in two: *which* subtrees make up the proof is arithmetic, done here; their hashes come from the
@@ -179,6 +180,7 @@ pub fn verify_inclusion(
         }
         (node, last) = (node >> 1, last >> 1);
     }
+    // After the length check `last` is always 0 here. The RFC asks for both, and a reader should find both.
     if last != 0 || hash != head.root {
         return Err(ProofError::Root { computed: hash, expected: head.root });
     }
@@ -300,7 +302,8 @@ impl Subtree {
     /// The root over its leaves, from the hashes of its complete subtrees. The root over no leaves is
     /// [`EMPTY_ROOT`].
     pub fn root<E>(&self, mut hash_of: impl FnMut(Node) -> Result<Hash, E>) -> Result<Hash, E> {
-        let mut hashes = self.nodes().into_iter().map(&mut hash_of).collect::<Result<Vec<_>, E>>()?;
+        let mut hashes =
+            self.nodes().into_iter().map(&mut hash_of).collect::<Result<Vec<_>, E>>()?;
         let Some(last) = hashes.pop() else { return Ok(EMPTY_ROOT) };
         Ok(hashes.iter().rev().fold(last, |right, left| node_hash(left, &right)))
     }

@@ -206,8 +206,7 @@ impl<S: TileSource> Reader<S> {
         id: BundleId,
         bytes: &'b [u8],
     ) -> Result<Vec<&'b [u8]>, ReadError<S::Error>> {
-        let entries =
-            decode_bundle(id, bytes).map_err(|cause| ReadError::Bundle { id, cause })?;
+        let entries = decode_bundle(id, bytes).map_err(|cause| ReadError::Bundle { id, cause })?;
         let leaves = self.tile(id.leaves())?;
         let wrong = entries.iter().zip(leaves).position(|(entry, leaf)| leaf_hash(entry) != *leaf);
         match wrong {

@@ -220,8 +220,8 @@ pub fn decode_tile(id: TileId, bytes: &[u8]) -> Result<Vec<Hash>, TileError> {
 
 /// Appends one entry to the bytes of a bundle; refuses one that is longer than its length can say.
 pub fn encode_entry(entry: &[u8], bundle: &mut Vec<u8>) -> Result<(), TileError> {
-    let length = u16::try_from(entry.len())
-        .map_err(|_| TileError::EntryTooLong { bytes: entry.len() })?;
+    let length =
+        u16::try_from(entry.len()).map_err(|_| TileError::EntryTooLong { bytes: entry.len() })?;
     bundle.extend_from_slice(&length.to_be_bytes());
     bundle.extend_from_slice(entry);
     Ok(())
@@ -241,11 +241,7 @@ pub fn decode_bundle(id: BundleId, bytes: &[u8]) -> Result<Vec<&[u8]>, TileError
         entries.push(body);
         rest = tail;
     }
-    if rest.is_empty() {
-        Ok(entries)
-    } else {
-        Err(TileError::BundleTrailing { bytes: rest.len() })
-    }
+    if rest.is_empty() { Ok(entries) } else { Err(TileError::BundleTrailing { bytes: rest.len() }) }
 }
 
 impl fmt::Display for TileId {

@@ -11,14 +11,17 @@
 //!                                          level 0: 112 hashes   (tile 273, tiles 0..272 are full and stored)
 //! ```
 
+use std::convert::Infallible;
+
 use crate::limits;
 use crate::merkle::Head;
 use crate::merkle::hash::{EMPTY_ROOT, Hash, node_hash};
 use crate::merkle::tile::{TILE_LEVELS, TILE_WIDTH, TileId, partial_width};
 
-/// Why a tree does not grow, or cannot be restored. `E` is the error of whoever reads stored tiles.
+/// Why a tree does not grow, or cannot be restored. `E` is the error of whoever reads stored tiles;
+/// an append reads none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TreeError<E> {
+pub enum TreeError<E = Infallible> {
     /// The tree has [`limits::TREE_LEAVES_MAX`] leaves, or was asked to be restored with more.
     #[error("a tree of {size} leaves is larger than permitted")]
     Full {
@@ -105,11 +108,7 @@ impl Tree {
     /// Adds a leaf hash, pushes the tiles that it fills to `full` (level 0 first), and returns the index of the leaf.
     ///
     /// On an error nothing has changed.
-    pub fn append(
-        &mut self,
-        leaf: Hash,
-        full: &mut Vec<FullTile>,
-    ) -> Result<u64, TreeError<std::convert::Infallible>> {
+    pub fn append(&mut self, leaf: Hash, full: &mut Vec<FullTile>) -> Result<u64, TreeError> {
         let index = self.size;
         if index >= limits::TREE_LEAVES_MAX {
             return Err(TreeError::Full { size: index });
@@ -179,8 +178,9 @@ impl Tree {
         for hashes in tree.partial.iter().rev() {
             let mut rest = hashes.as_slice();
             for bit in (0..8).rev() {
-                if let Some((subtree, tail)) =
-                    (hashes.len() >> bit & 1 == 1).then(|| rest.split_at_checked(1 << bit)).flatten()
+                if let Some((subtree, tail)) = (hashes.len() >> bit & 1 == 1)
+                    .then(|| rest.split_at_checked(1 << bit))
+                    .flatten()
                 {
                     tree.edge.push(complete_root(subtree));
                     rest = tail;
@@ -199,7 +199,8 @@ impl Tree {
         }
         let index = (self.size >> (8 * level)).saturating_sub(1) >> 8;
         // Eight levels fit a byte, and the index is that of an existing tile.
-        if let Some(id) = u8::try_from(level).ok().and_then(|l| TileId::new(l, index, TILE_WIDTH).ok())
+        if let Some(id) =
+            u8::try_from(level).ok().and_then(|l| TileId::new(l, index, TILE_WIDTH).ok())
         {
             let hashes = std::mem::replace(partial, Vec::with_capacity(usize::from(TILE_WIDTH)));
             full.push(FullTile { id, hashes });
@@ -211,7 +212,8 @@ impl Tree {
 pub(crate) fn complete_root(hashes: &[Hash]) -> Hash {
     let mut level = hashes.to_vec();
     while level.len() > 1 {
-        level = level.as_chunks::<2>().0.iter().map(|[left, right]| node_hash(left, right)).collect();
+        level =
+            level.as_chunks::<2>().0.iter().map(|[left, right]| node_hash(left, right)).collect();
     }
     level.first().copied().unwrap_or(EMPTY_ROOT)
 }

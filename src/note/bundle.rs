@@ -109,7 +109,8 @@ impl Bundle {
         let at = bytes.windows(2).position(|pair| pair == b"\n\n");
         let (head, note) =
             at.and_then(|at| bytes.split_at_checked(at + 2)).ok_or(BundleError::NoCheckpoint)?;
-        let mut lines = (1..).zip(head.strip_suffix(b"\n\n").unwrap_or(head).split(|b| *b == b'\n'));
+        let mut lines =
+            (1..).zip(head.strip_suffix(b"\n\n").unwrap_or(head).split(|b| *b == b'\n'));
         let mut next = || lines.next().unwrap_or((0, b""));
         if next().1 != HEADER.as_bytes() {
             return Err(BundleError::Header);

@@ -40,7 +40,9 @@ pub enum CheckpointError {
         bytes: usize,
     },
     /// The second line is not a decimal number that fits 64 bits, in its one form.
-    #[error("line 2: size is not a decimal number without sign, leading zeros or more than 64 bits")]
+    #[error(
+        "line 2: size is not a decimal number without sign, leading zeros or more than 64 bits"
+    )]
     Size,
     /// The size is above `TREE_LEAVES_MAX`.
     #[error("line 2: size {size} is larger than a tree may be")]

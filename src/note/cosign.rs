@@ -144,8 +144,7 @@ fn check_timestamp(timestamp: u64) -> Result<(), SignatureFault> {
 }
 
 fn push_name(message: &mut Vec<u8>, name: &str) -> Result<(), NameError> {
-    let length =
-        u8::try_from(name.len()).map_err(|_| NameError::TooLong { bytes: name.len() })?;
+    let length = u8::try_from(name.len()).map_err(|_| NameError::TooLong { bytes: name.len() })?;
     message.push(length);
     message.extend_from_slice(name.as_bytes());
     Ok(())

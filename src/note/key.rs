@@ -236,26 +236,8 @@ impl VerifierKey {
     /// Verifies a raw signature over `message`, without regard to what the type of the key says about messages.
     pub fn verify_raw(&self, message: &[u8], signature: &[u8]) -> Result<(), KeyError> {
         match &self.key {
-            PublicKey::Ed25519(key) => {
-                let wrong = KeyError::SignatureBytes {
-                    expected: ED25519_SIGNATURE_BYTES,
-                    actual: signature.len(),
-                };
-                let signature =
-                    ed25519_dalek::Signature::from_slice(signature).map_err(|_| wrong)?;
-                key.verify_strict(message, &signature).map_err(|_| KeyError::Signature)
-            }
-            PublicKey::MlDsa44(key) => {
-                if signature.len() != ML_DSA_44_SIGNATURE_BYTES {
-                    return Err(KeyError::SignatureBytes {
-                        expected: ML_DSA_44_SIGNATURE_BYTES,
-                        actual: signature.len(),
-                    });
-                }
-                let signature = ml_dsa::Signature::<MlDsa44>::try_from(signature)
-                    .map_err(|_| KeyError::Signature)?;
-                key.verify(message, &signature).map_err(|_| KeyError::Signature)
-            }
+            PublicKey::Ed25519(key) => verify_ed25519(key, message, signature),
+            PublicKey::MlDsa44(key) => verify_ml_dsa_44(key, message, signature),
         }
     }
 }
@@ -392,6 +374,36 @@ impl Keyring {
     }
 }
 
+/// The Ed25519 public key of a seed, for keys that have no name (COSE, a proof of possession).
+pub fn ed25519_public(seed: &[u8; 32]) -> [u8; ED25519_KEY_BYTES] {
+    ed25519_dalek::SigningKey::from_bytes(seed).verifying_key().to_bytes()
+}
+
+/// The Ed25519 signature over `message` by the key of a seed.
+pub fn ed25519_sign(seed: &[u8; 32], message: &[u8]) -> [u8; ED25519_SIGNATURE_BYTES] {
+    ed25519_dalek::SigningKey::from_bytes(seed).sign(message).to_bytes()
+}
+
+/// Verifies an Ed25519 signature as strictly as [`VerifierKey::verify_raw`], the key included.
+pub fn ed25519_verify(public: &[u8], message: &[u8], signature: &[u8]) -> Result<(), KeyError> {
+    verify_ed25519(&ed25519_key(public)?, message, signature)
+}
+
+/// The ML-DSA-44 public key of a seed: 1,312 bytes.
+pub fn ml_dsa_44_public(seed: &[u8; 32]) -> Vec<u8> {
+    ml_dsa::SigningKey::<MlDsa44>::from_seed(&(*seed).into()).verifying_key().encode().to_vec()
+}
+
+/// The deterministic ML-DSA-44 signature over `message` by the key of a seed: 2,420 bytes.
+pub fn ml_dsa_44_sign(seed: &[u8; 32], message: &[u8]) -> Vec<u8> {
+    ml_dsa::SigningKey::<MlDsa44>::from_seed(&(*seed).into()).sign(message).to_bytes().to_vec()
+}
+
+/// Verifies an ML-DSA-44 signature: pure mode, empty context.
+pub fn ml_dsa_44_verify(public: &[u8], message: &[u8], signature: &[u8]) -> Result<(), KeyError> {
+    verify_ml_dsa_44(&ml_dsa_44_key(public)?, message, signature)
+}
+
 /// The id of a key: the first four bytes of SHA-256(name || 0x0A || type || public key).
 pub fn key_id(name: &str, kind: KeyType, public: &[u8]) -> KeyId {
     let [a, b, c, d, ..] = sha256_parts(&[name.as_bytes(), b"\n", &[kind.byte()], public]);
@@ -399,15 +411,25 @@ pub fn key_id(name: &str, kind: KeyType, public: &[u8]) -> KeyId {
 }
 
 fn ed25519_key(public: &[u8]) -> Result<ed25519_dalek::VerifyingKey, KeyError> {
-    let bytes = public.try_into().map_err(|_| KeyError::KeyBytes {
-        expected: ED25519_KEY_BYTES,
-        actual: public.len(),
-    })?;
+    let bytes = public
+        .try_into()
+        .map_err(|_| KeyError::KeyBytes { expected: ED25519_KEY_BYTES, actual: public.len() })?;
     if !canonical_y(bytes) {
         return Err(KeyError::Point);
     }
     let key = ed25519_dalek::VerifyingKey::from_bytes(bytes).map_err(|_| KeyError::Point)?;
     if key.is_weak() { Err(KeyError::SmallOrder) } else { Ok(key) }
+}
+
+fn verify_ed25519(
+    key: &ed25519_dalek::VerifyingKey,
+    message: &[u8],
+    signature: &[u8],
+) -> Result<(), KeyError> {
+    let wrong =
+        KeyError::SignatureBytes { expected: ED25519_SIGNATURE_BYTES, actual: signature.len() };
+    let signature = ed25519_dalek::Signature::from_slice(signature).map_err(|_| wrong)?;
+    key.verify_strict(message, &signature).map_err(|_| KeyError::Signature)
 }
 
 /// Whether the y coordinate (little-endian, 255 bits) is below 2^255 - 19. The library reduces it silently, and then
@@ -418,8 +440,23 @@ fn canonical_y(bytes: &[u8; ED25519_KEY_BYTES]) -> bool {
 }
 
 fn ml_dsa_44_key(public: &[u8]) -> Result<ml_dsa::VerifyingKey<MlDsa44>, KeyError> {
-    let encoded = ml_dsa::EncodedVerifyingKey::<MlDsa44>::try_from(public).map_err(|_| {
-        KeyError::KeyBytes { expected: ML_DSA_44_KEY_BYTES, actual: public.len() }
-    })?;
+    let encoded = ml_dsa::EncodedVerifyingKey::<MlDsa44>::try_from(public)
+        .map_err(|_| KeyError::KeyBytes { expected: ML_DSA_44_KEY_BYTES, actual: public.len() })?;
     Ok(ml_dsa::VerifyingKey::<MlDsa44>::decode(&encoded))
+}
+
+fn verify_ml_dsa_44(
+    key: &ml_dsa::VerifyingKey<MlDsa44>,
+    message: &[u8],
+    signature: &[u8],
+) -> Result<(), KeyError> {
+    if signature.len() != ML_DSA_44_SIGNATURE_BYTES {
+        return Err(KeyError::SignatureBytes {
+            expected: ML_DSA_44_SIGNATURE_BYTES,
+            actual: signature.len(),
+        });
+    }
+    let signature =
+        ml_dsa::Signature::<MlDsa44>::try_from(signature).map_err(|_| KeyError::Signature)?;
+    key.verify(message, &signature).map_err(|_| KeyError::Signature)
 }

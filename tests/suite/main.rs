@@ -1,4 +1,4 @@
 //! Everything that links the crate, in one binary.
 
-// Both stores against one contract, the layout on top of them, faults and damage.
-mod store;
+mod log; // tree, tiles, proofs, map, notes: spec/log.md
+mod store; // both stores against one contract, the layout on top of them, faults and damage: spec/store.md
