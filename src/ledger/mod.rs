@@ -24,6 +24,7 @@ pub use inspect::{Inspection, Options as InspectOptions, StorePayloads, inspect}
 pub use keys::{Keys, KeysError, Seeds};
 pub use open::{Config, OpenError, open};
 pub use read::Found;
+pub use writer::Reserve;
 
 use crate::clock::Clock;
 use crate::event::blind::{EpisodeKey, Opening};

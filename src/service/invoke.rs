@@ -117,7 +117,9 @@ pub enum CallError {
         invocation: String,
     },
     /// The effect ran, and the call is not confirmed committed.
-    #[error("effects were requested but the invocation was not confirmed committed; effect records: {record}")]
+    #[error(
+        "effects were requested but the invocation was not confirmed committed; effect records: {record}"
+    )]
     Unconfirmed {
         /// 32 hexadecimal digits.
         invocation: String,
@@ -281,7 +283,9 @@ impl Run {
     async fn refuse(self, result: Value) -> Result<Answer, CallError> {
         let said = result.get("refused").and_then(Value::as_str).map(str::to_owned);
         let problem = said.map(|text| {
-            format!("{text}. Nothing ran and nothing was spent: change the argument and call again.")
+            format!(
+                "{text}. Nothing ran and nothing was spent: change the argument and call again."
+            )
         });
         let output = self.object(&self.compose(result, Vec::new()));
         let hash = sha256(&output.bytes);
@@ -301,7 +305,9 @@ impl Run {
     async fn execute(self, planned: PlannedEffect) -> Result<Answer, CallError> {
         let frozen = self.service.inner.ledger.with_state(|state| state.frozen(&self.episode));
         if frozen {
-            return Err(CallError::Closed("the operator has stopped new effects here; ask, and send it again"));
+            return Err(CallError::Closed(
+                "the operator has stopped new effects here; ask, and send it again",
+            ));
         }
         let root = self.service.inner.workspace.join(self.episode.as_str());
         let effect = Effect::parse(&planned.effect, &planned.payload);
@@ -388,7 +394,10 @@ impl Run {
         let backups: Vec<NewObject> = prepared
             .before()
             .iter()
-            .map(|bytes| NewObject { episode: Some(self.episode.clone()), bytes: Arc::clone(bytes) })
+            .map(|bytes| NewObject {
+                episode: Some(self.episode.clone()),
+                bytes: Arc::clone(bytes),
+            })
             .collect();
         let more = backups.iter().map(|object| sha256(&object.bytes)).collect();
         let mut objects = vec![self.input.clone(), self.plan.clone(), request.clone()];
@@ -494,7 +503,13 @@ impl Run {
     }
 
     /// Outcome and commit of an effect that ran.
-    fn conclude(&self, planned: &PlannedEffect, began: &Began, done: Done, evidence: Value) -> Written {
+    fn conclude(
+        &self,
+        planned: &PlannedEffect,
+        began: &Began,
+        done: Done,
+        evidence: Value,
+    ) -> Written {
         let ok = done.failure.is_none();
         let status = if ok { Status::Ok } else { Status::Failed };
         let result = ok.then(|| self.object(&done.output));
@@ -589,7 +604,8 @@ fn problem_of(done: &Done) -> Option<String> {
         ));
     }
     let refused = done.output.get("ok").and_then(Value::as_bool) == Some(false);
-    let text = done.output.get("refused").and_then(Value::as_str).unwrap_or("the operation was refused");
+    let text =
+        done.output.get("refused").and_then(Value::as_str).unwrap_or("the operation was refused");
     refused.then(|| format!("{text}. The effect ran, changed nothing, and one unit was spent."))
 }
 
@@ -600,11 +616,17 @@ fn advice(denial: Denial, effect: &str) -> String {
             "this session may not use it here; ask your operator for a grant"
         }
         Denial::Expired => "the grant is over; ask your operator to extend the session",
-        Denial::Budget => "its budget is spent; stop calling tools that need it and tell your operator",
+        Denial::Budget => {
+            "its budget is spent; stop calling tools that need it and tell your operator"
+        }
         Denial::Token => "the token is not the token of this call; ask for a new preview",
-        Denial::Approval => "a person has to approve this call first; send it again with the token after that",
+        Denial::Approval => {
+            "a person has to approve this call first; send it again with the token after that"
+        }
         Denial::Hook => "a hook of the operator said no; do something else",
-        Denial::Loop => "the same call was refused again and again; change it, or ask your operator",
+        Denial::Loop => {
+            "the same call was refused again and again; change it, or ask your operator"
+        }
     };
     format!("{denial}: {effect} did not run and nothing was spent; {next}.")
 }

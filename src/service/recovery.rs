@@ -14,8 +14,8 @@ use crate::broker::{ClosureRecord, Record};
 use crate::canon::{Value, parse};
 use crate::event::blind::{EpisodeKey, InvocationKey, OpenFile, Opening};
 use crate::event::{
-    Body, ClosedBy, Closure, Commit, EpisodeName, Event, Evidence, Intent, Outcome, Status, Verdict,
-    hex, prior,
+    Body, ClosedBy, Closure, Commit, EpisodeName, Event, Evidence, Intent, Outcome, Status,
+    Verdict, hex, prior,
 };
 use crate::handlers;
 use crate::ledger::{Draft, NewObject, Refused, Submission};
@@ -45,10 +45,9 @@ impl Service {
     /// # Errors
     /// [`Refused`] or a [`StoreError`] in words.
     pub(super) fn recover_all(&self) -> Result<(), Refused> {
-        let open: Vec<_> = self
-            .inner
-            .ledger
-            .with_state(|state| state.calls.iter().map(|(seq, call)| (*seq, call.clone())).collect());
+        let open: Vec<_> = self.inner.ledger.with_state(|state| {
+            state.calls.iter().map(|(seq, call)| (*seq, call.clone())).collect()
+        });
         open.into_iter().try_for_each(|(plan, call)| self.recover(plan, call))
     }
 

@@ -3,8 +3,8 @@
 //! Total: an unlawful event is folded as far as it makes sense, so that a verifier can report it and go on.
 
 use super::{
-    ApprovalRow, CallRow, ChainRow, ClaimRow, DoubtRow, EpisodeRow, FORGET_AFTER_MS, IntentRow, KeyRow,
-    RunRow, SessionRow, State, TransitionRow,
+    ApprovalRow, CallRow, ChainRow, ClaimRow, DoubtRow, EpisodeRow, FORGET_AFTER_MS, IntentRow,
+    KeyRow, RunRow, SessionRow, State, TransitionRow,
 };
 use crate::event::{
     B16, Body, Closure, Commit, Event, Intent, Key, NO_PREV, Outcome, Plan, Session, Transition,
