@@ -585,7 +585,7 @@ macro_rules! bodies {
         #[expect(missing_docs, reason = "each variant is the struct of the same name")]
         pub enum Body {
             $($kind($kind),)+
-            /// A kind `x-…` that is not ours. It never changes state; its map stays as it came.
+            /// A kind `x-[a-z0-9][a-z0-9-]{0,61}` that is not ours. It never changes state; its map stays as it came.
             Extension {
                 /// The kind.
                 kind: String,
@@ -612,7 +612,7 @@ macro_rules! bodies {
             pub(super) fn decode(kind: &str, map: &[u8]) -> Option<Result<Self, super::BodyError>> {
                 match kind {
                     $($word => Some(super::codec::from_map(map).map(Self::$kind)),)+
-                    _ if kind.starts_with("x-") => {
+                    _ if super::check::is_extension(kind) => {
                         Some(Ok(Self::Extension { kind: kind.to_owned(), map: map.to_vec() }))
                     }
                     _ => None,
