@@ -1,9 +1,9 @@
 //! Event bodies through serde and ciborium. The only file that names ciborium.
 //!
 //! ciborium is lenient (longer heads, indefinite lengths, repeated keys, trailing bytes), so nothing reaches it that
-//! [`super::cbor::scan`] has not accepted. Two leniencies are about types and pass the scanner: a longer array where a
-//! tuple is due, and a map of one pair where a word is due. Both leave items unread, hence the check that nothing is
-//! left. What it writes is canonical because body structs declare their fields in canonical order.
+//! [`super::cbor::scan`] has not accepted. Three leniencies are about types and pass the scanner: a longer array where a
+//! tuple is due and a map of one pair where a word is due leave items unread, hence the check that nothing is left; an
+//! empty byte string where a list is due is refused by `bytes::list`. What it writes is canonical because body structs declare their fields in canonical order.
 
 use super::BodyError;
 use serde::Serialize;
