@@ -9,6 +9,8 @@ pub const EVENT_BYTES_MAX: usize = 65_535;
 pub const EVENT_DEPTH_MAX: usize = 8;
 /// Unsigned integers of an event stay below this, so that a JavaScript number holds each of them exactly.
 pub const EVENT_UINT_MAX: u64 = (1 << 53) - 1;
+/// Text that an event holds in the clear: names of tools, effects, scopes and engines.
+pub const EVENT_NAME_BYTES_MAX: usize = 128;
 /// Files named by one intent or outcome. 512 entries of three 16-byte tokens are 28 KiB: they fit an event.
 pub const EVENT_FILES_MAX: usize = 512;
 

@@ -218,7 +218,12 @@ impl Opening {
                 self.files.iter().map(|file| file.change(key)).eq(intent.files.iter().copied())
             }
             super::Body::Outcome(outcome) => {
-                self.files.iter().map(|file| file.seen(key)).eq(outcome.seen.iter().map(|s| Some(*s)))
+                self.files.iter().all(|file| file.second.is_none())
+                    && self
+                        .files
+                        .iter()
+                        .map(|f| f.seen(key))
+                        .eq(outcome.seen.iter().map(|s| Some(*s)))
             }
             _ => self.files.is_empty(),
         };

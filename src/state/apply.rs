@@ -170,7 +170,7 @@ impl State {
         });
         let key = (call.episode.clone(), intent.effect.clone(), intent.scope.clone());
         let mut spent = self.spending.get(&key).copied().unwrap_or_default();
-        spent.reserved += intent.cost;
+        spent.reserved = spent.reserved.saturating_add(intent.cost);
         self.spending.put(key, spent);
         if let Some(session) = call.session {
             let uses = self.uses.get(&(session, call.same)).copied().unwrap_or(0);
@@ -194,7 +194,7 @@ impl State {
             None => spent.reserved = spent.reserved.saturating_sub(intent.cost),
             Some(earlier) => spent.charged = spent.charged.saturating_sub(earlier),
         }
-        spent.charged += charge;
+        spent.charged = spent.charged.saturating_add(charge);
         intent.charge = Some(charge);
         self.spending.put(key, spent);
     }
@@ -272,8 +272,10 @@ impl State {
     fn release(&mut self, call: &CallRow) {
         let Some(session) = call.session else { return };
         if let Some(claim) = call.claim {
-            self.claims.remove((session, claim));
-            self.sessions.update(&session, |row| row.claims = row.claims.saturating_sub(1));
+            // A claim that was forgotten meanwhile is no longer counted.
+            if self.claims.remove((session, claim)).is_some() {
+                self.sessions.update(&session, |row| row.claims = row.claims.saturating_sub(1));
+            }
         }
         if let Some(token) = call.token {
             self.tokens.remove((session, token));

@@ -258,7 +258,7 @@ impl State {
         demand(fits, Unlawful::GrantMissing)?;
         demand(event.at < grant.expires, Unlawful::GrantExpired)?;
         let spent = self.spent(&call.episode, &intent.effect, &intent.scope);
-        let left = grant.budget.saturating_sub(spent.charged + spent.reserved);
+        let left = grant.budget.saturating_sub(spent.charged.saturating_add(spent.reserved));
         demand(intent.before == left, Unlawful::BudgetMisstated)?;
         demand(intent.cost <= left, Unlawful::BudgetExceeded)?;
         if grant.confirm {
