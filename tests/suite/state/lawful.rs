@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use worldlog::event::{
     Approval, ApprovalVerdict, Body, Closure, Commit, Episode, EpisodeLink, Event, Freeze, Hook,
-    HookPoint, HookVerdict, Intent, Outcome, Plan, Revocation, RevocationReason, Role, Seal,
-    Session, Verdict, from_cbor, hex, to_cbor,
+    HookPoint, HookVerdict, Intent, Outcome, Plan, Redaction, RedactionReason, Revocation,
+    RevocationReason, Role, Seal, Session, Verdict, from_cbor, hex, to_cbor,
 };
 use worldlog::merkle::hash::leaf_hash;
 use worldlog::state::{SessionRow, State, Unlawful};
@@ -358,6 +358,13 @@ fn life() -> World {
     let more = vec![grant("read", 10, START + 24 * HOUR, false)];
     world.add(Some("ep1"), Session { grants: more, cred: b32(8), ..session(1) });
     world.whole(8, 9, plan());
+    let seal = world.seal();
+    world.push(&seal);
+    // The end: a session revoked, payloads removed, and two days later what the session held is forgotten.
+    revoke(&mut world);
+    world.add(Some("ep1"), Redaction { by: None, refs: None, reason: RedactionReason::Law });
+    world.at = START + 48 * HOUR;
+    world.add(Some("ep1"), Freeze { frozen: true });
     let seal = world.seal();
     world.push(&seal);
     world
