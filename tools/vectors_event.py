@@ -6,12 +6,14 @@
 
 NAME.hex    lowercase hexadecimal; a line `UNIT*COUNT` stands for COUNT times UNIT
 NAME.txt    `expect: ...`, then (ok) the leaf hash, then the event in diagnostic notation
+blind.txt   the formulas of section 6, and events with their openings (section 7)
 
 Keys, signatures and hashes in these events are SHA-256 of a label: an event's form does not depend on them.
 Standard library only.
 """
 
 import hashlib
+import hmac
 import re
 import sys
 from pathlib import Path
@@ -408,6 +410,56 @@ def rules(sample):
     with_("redaction", "refs-31-bytes", "", {"refs": [bytes(31)]})
 
 
+def mac(k, *parts):
+    return hmac.new(k, b"".join(parts), hashlib.sha256).digest()
+
+
+def blind():
+    """Lines `name value`; an event is followed by its opening."""
+    k = h("episode key")
+    out = [("key", k.hex()), ("inv", INV.hex())]
+
+    def k_inv(inv):
+        return mac(k, b"inv", inv or bytes(16))
+
+    def path(text):
+        return mac(k, b"path", text.encode())[:16]
+
+    def content(label):
+        return label and mac(k, b"file", h(label))[:16]
+
+    token = "sha256:" + h("token").hex()
+    out += [("invocation-key", k_inv(INV).hex()), ("no-invocation-key", k_inv(None).hex()),
+            ("object", h("object").hex()), ("bref", mac(k_inv(INV), h("object")).hex()),
+            ("path src/main.ail", path("src/main.ail").hex()), ("content", content("object").hex()),
+            ("same", mac(k, b"plan", h("object"))[:16].hex()),
+            ("claim mcp call-7", mac(k, b"mcp\0call-7").hex()), ("claim a2a call-7", mac(k, b"a2a\0call-7").hex()),
+            ("claim surface call-7", mac(k, b"surface\0call-7").hex()),
+            ("claim admin call-7", mac(k, b"admin\0call-7").hex()),
+            (f"token {token}", mac(k, b"token", token.encode()).hex()), ("label nightly", mac(k, b"labelnightly").hex())]
+
+    def opened(kind, body, refs, files=(), inv=INV):
+        body = body | {field: mac(k_inv(inv), h(label)) for field, label in refs}
+        if kind == "intent":
+            body["files"] = [[path(p), content(a), content(b)] for p, a, b in files]
+        if kind == "outcome":
+            body["seen"] = [[path(p), content(a)] for p, a, b in files]
+        opening = [[h(label) for _, label in refs], [[p, a and h(a), b and h(b)] for p, a, b in files],
+                   [h("further")]]
+        out.extend([("event", enc(event(kind, body, EP, inv)).hex()), ("opening", enc(opening).hex())])
+
+    opened("episode", {}, [("base_commit", "base")], inv=None)
+    opened("plan", PLAN, [("plan", "plan"), ("input", "input")])
+    opened("intent", INTENT, [("request", "request")],
+           [("a.txt", "one", "two"), ("new.txt", None, "three"), ("old/\u00e9.txt", "four", None)])
+    opened("outcome", OUTCOME, [("record", "record"), ("result", "result")], [("a.txt", "two", None)])
+    opened("outcome", OUTCOME | {"result": None}, [("record", "record")])
+    opened("commit", COMMIT, [("output", "output")])
+    opened("closure", CLOSURE, [("record", "record of closure")])
+    opened("hook", HOOK, [])
+    return "".join(f"{name} {value}\n" for name, value in out)
+
+
 def lines(data):
     """Hexadecimal, where a long run of one unit becomes one line."""
     for unit in (b"\xaa", enc(CHANGE), enc([h("path", 16), h("content", 16)])):
@@ -423,7 +475,7 @@ def files():
     canonical_faults()
     envelope_faults()
     body_faults()
-    out = {}
+    out = {"blind.txt": blind()}
     for name, item in OK.items():
         data = enc(item)
         leaf = hashlib.sha256(b"\0" + data).hexdigest()
@@ -438,7 +490,7 @@ def files():
 
 def main():
     want = files()
-    have = {str(p.relative_to(ROOT)): p.read_text() for p in ROOT.glob("*/*.*")}
+    have = {str(p.relative_to(ROOT)): p.read_text() for p in ROOT.rglob("*.*")}
     if "--check" in sys.argv[1:]:
         wrong = sorted(name for name in want.keys() | have.keys() if want.get(name) != have.get(name))
         print("\n".join(wrong) if wrong else f"{len(want)} files agree")

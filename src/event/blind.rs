@@ -148,7 +148,9 @@ impl Opening {
         let mut writer = Writer::with_capacity(64 + 34 * self.refs.len() + 100 * self.files.len());
         let hashes = |writer: &mut Writer, list: &[Hash]| {
             writer.array(list.len());
-            list.iter().for_each(|hash| writer.bytes(hash));
+            for hash in list {
+                writer.bytes(hash);
+            }
         };
         let nullable = |writer: &mut Writer, hash: &Option<Hash>| match hash {
             Some(hash) => writer.bytes(hash),

@@ -105,7 +105,7 @@ words! {
     Front {
         /// Model Context Protocol.
         Mcp = "mcp",
-        /// Agent2Agent.
+        /// The Agent to Agent protocol.
         A2a = "a2a",
         /// `pling.surface`.
         Surface = "surface",

@@ -83,7 +83,9 @@ fn spelling() -> impl Strategy<Value = String> {
             }),
             any::<char>().prop_map(|c| {
                 let mut units = [0; 2];
-                c.encode_utf16(&mut units).iter().fold(String::new(), |all, unit| all + &format!("\\u{unit:04X}"))
+                c.encode_utf16(&mut units)
+                    .iter()
+                    .fold(String::new(), |all, unit| all + &format!("\\u{unit:04X}"))
             }),
             prop::sample::select(vec!["\\n", "\\/", "\\\"", "\\\\", "\\b", "\\f", "\\r", "\\t"])
                 .prop_map(str::to_owned),
@@ -98,8 +100,10 @@ fn spelling() -> impl Strategy<Value = String> {
         string.clone(),
     ];
     leaf.prop_recursive(5, 40, 5, move |inner| {
-        let array = (prop::collection::vec(inner.clone(), 0..5), space())
-            .prop_map(|(items, space)| format!("[{space}{}{space}]", items.join(&format!("{space},"))));
+        let array =
+            (prop::collection::vec(inner.clone(), 0..5), space()).prop_map(|(items, space)| {
+                format!("[{space}{}{space}]", items.join(&format!("{space},")))
+            });
         let members = prop::collection::btree_map(0_u32..1000, (string.clone(), inner), 0..5);
         let object = (members, space()).prop_map(|(members, space)| {
             // The number in front keeps names apart.

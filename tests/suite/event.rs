@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use worldlog::event::blind::Opening;
-use worldlog::event::{Body, Event, EventError, hex};
+use worldlog::event::blind::{EpisodeKey, OpenFile, Opening};
+use worldlog::event::{Body, Event, EventError, Fixed, Front, hex};
 use worldlog::merkle::hash::leaf_hash;
 
 fn root() -> PathBuf {
@@ -174,6 +174,81 @@ fn an_event_out_of_bounds_is_not_written() {
     assert!(event.encode().is_err(), "an unresolved reference was written");
 }
 
+/// The lines of `fixtures/event/blind.txt`, name and value.
+fn blind_lines() -> Vec<(String, Vec<u8>)> {
+    let text =
+        std::fs::read_to_string(root().join("fixtures/event/blind.txt")).expect("the fixture");
+    let split = text.lines().map(|line| line.rsplit_once(' ').expect("a value"));
+    split.map(|(name, value)| (name.to_owned(), unhex(value))).collect()
+}
+
+#[test]
+fn blinds_as_the_other_implementation_does() {
+    let lines = blind_lines();
+    let find = |name: &str| &lines.iter().find(|(n, _)| n == name).expect(name).1;
+    let hash = |name: &str| <[u8; 32]>::try_from(find(name).as_slice()).expect("32 bytes");
+    let key = EpisodeKey::new(hash("key"));
+    let inv = Fixed(find("inv").as_slice().try_into().expect("16 bytes"));
+    assert_eq!(key.invocation(&inv).bytes(), &hash("invocation-key"));
+    assert_eq!(key.invocation(&Fixed([0; 16])).bytes(), &hash("no-invocation-key"));
+    let object = hash("object");
+    assert_eq!(key.invocation(&inv).bref(&object).0, hash("bref"));
+    assert_eq!(&key.content(&object).0[..], find("content"));
+    assert_eq!(&key.same(&object).0[..], find("same"));
+    let mut fronts = 0;
+    for (name, value) in &lines {
+        let found = match name.split(' ').collect::<Vec<_>>()[..] {
+            ["path", path] => key.path(path).0.to_vec(),
+            ["token", token] => key.token(token).0.to_vec(),
+            ["label", label] => key.label(label).0.to_vec(),
+            ["claim", front, id] => {
+                fronts += 1;
+                let all = [Front::Mcp, Front::A2a, Front::Surface, Front::Admin];
+                let front = all.into_iter().find(|f| f.as_str() == front).expect("a front");
+                key.claim(front, id).0.to_vec()
+            }
+            _ => continue,
+        };
+        assert_eq!(&found, value, "{name}");
+    }
+    assert_eq!(fronts, 4);
+}
+
+#[test]
+fn openings_open_their_event_and_no_other() {
+    let lines = blind_lines();
+    let key = EpisodeKey::new(lines[0].1.as_slice().try_into().expect("32 bytes"));
+    let pairs: Vec<_> = lines
+        .windows(2)
+        .filter(|pair| pair[0].0 == "event")
+        .map(|pair| (Event::decode(&pair[0].1).expect("an event"), &pair[1].1))
+        .collect();
+    assert!(pairs.len() >= 8);
+    for (at, (event, bytes)) in pairs.iter().enumerate() {
+        let opening = Opening::decode(bytes).expect("an opening");
+        assert_eq!(&opening.encode(), *bytes);
+        assert_eq!(opening.opens(event, &key), Ok(()), "{event:?}");
+        assert!(Opening::decode(&[bytes.as_slice(), &[0]].concat()).is_err(), "bytes after it");
+        let other_key = EpisodeKey::new([0; 32]);
+        let empty = opening.refs.is_empty() && opening.files.is_empty();
+        assert_eq!(opening.opens(event, &other_key).is_ok(), empty);
+        for (other, (another, _)) in pairs.iter().enumerate() {
+            assert_eq!(opening.opens(another, &key).is_ok(), at == other, "{at} opens {other}");
+        }
+        let mut more = opening.clone();
+        more.refs.push([0; 32]);
+        assert_eq!(more.opens(event, &key), Err("refs"));
+        let mut more = opening.clone();
+        more.files.push(OpenFile { path: "b".to_owned(), first: Some([0; 32]), second: None });
+        assert_eq!(more.opens(event, &key), Err("files"));
+        if let (Body::Outcome(_), [file, ..]) = (&event.body, &opening.files[..]) {
+            let file = OpenFile { second: Some([0; 32]), ..file.clone() };
+            let more = Opening { files: vec![file], ..opening };
+            assert_eq!(more.opens(event, &key), Err("files"));
+        }
+    }
+}
+
 /// RFC 8949 section 4.2.1 by means of ciborium's value type alone.
 fn canonical(value: &ciborium::Value) -> Vec<u8> {
     let encode = |value: &ciborium::Value| {
@@ -287,7 +362,9 @@ fn no_single_byte_has_two_spellings() {
         let mut bytes = fixture.bytes.clone();
         for at in 0..bytes.len() {
             let kept = bytes[at];
-            for value in [0, 1, 0x17, 0x18, 0x40, 0x60, 0x80, 0xa0, 0xf6, 0xff, kept ^ 1, kept ^ 0x20] {
+            for value in
+                [0, 1, 0x17, 0x18, 0x40, 0x60, 0x80, 0xa0, 0xf6, 0xff, kept ^ 1, kept ^ 0x20]
+            {
                 bytes[at] = value;
                 one_spelling(&bytes).unwrap_or_else(|e| panic!("{} at {at}: {e}", fixture.name));
             }

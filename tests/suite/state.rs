@@ -7,12 +7,12 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::path::Path;
 use world::{
-    HOUR, START, World, approval, b16, closure, commit, denied, intent, outcome, plan, resolution, session,
-    write_intent, write_plan,
+    HOUR, START, World, approval, b16, closure, commit, denied, intent, outcome, plan, resolution,
+    session, write_intent, write_plan,
 };
 use worldlog::event::{
-    Episode, Event, Freeze, Plan, Redaction, RedactionReason, Revocation, RevocationReason, Session,
-    Verdict, Writer, hex, scan,
+    Episode, Event, Freeze, Plan, Redaction, RedactionReason, Revocation, RevocationReason,
+    Session, Verdict, Writer, hex, scan,
 };
 use worldlog::merkle::hash::{Hash, sha256, sha256_parts};
 use worldlog::state::{FOLD, Snapshot, State};
@@ -143,7 +143,11 @@ fn a_charge_replaces_the_one_before() {
     assert_eq!(spent(&world), (1, 0));
     world.call(2, commit(plan, Some(outcome), 0));
     assert_eq!(spent(&world), (1, 0));
-    assert!(world.state.calls.is_empty() && world.state.intents.is_empty() && world.state.doubts.is_empty());
+    assert!(
+        world.state.calls.is_empty()
+            && world.state.intents.is_empty()
+            && world.state.doubts.is_empty()
+    );
 }
 
 /// An event of the kind that `choice` stands for, lawful or not.
@@ -151,16 +155,30 @@ fn candidate(world: &mut World, choice: u8, number: u8) -> Event {
     let open = world.state.calls.iter().next().map(|(seq, call)| (*seq, call.clone()));
     let doubt = world.state.doubts.iter().next().map(|(seq, row)| (*seq, row.call.inv));
     let entry = world.state.once().entries;
-    let used = |w: &World, effect: &str| w.state.spending.iter()
-        .filter(|((.., e, _), _)| e == effect).map(|(_, row)| row.charged + row.reserved).sum::<u64>();
+    let used = |w: &World, effect: &str| {
+        w.state
+            .spending
+            .iter()
+            .filter(|((.., e, _), _)| e == effect)
+            .map(|(_, row)| row.charged + row.reserved)
+            .sum::<u64>()
+    };
     world.at += u64::from(number) * if choice == 19 { HOUR } else { 1000 };
     let (plan_seq, call) = match (choice, open) {
-        (0..=2, _) => return world.of(number, Plan { claim: Some(world::b32(number)), same: b16(number % 3), ..plan() }),
+        (0..=2, _) => {
+            return world.of(
+                number,
+                Plan { claim: Some(world::b32(number)), same: b16(number % 3), ..plan() },
+            );
+        }
         (3, _) => return world.of(number, write_plan(number % 8)),
         (4, _) => return world.add_later(Some("ep1"), approval(number % 8)),
         (5, _) => return world.add_later(Some("ep1"), Freeze { frozen: number < 20 }),
         (6, _) => return world.seal(),
-        (7, _) => return world.add_later(Some("ep1"), Session { expires: world.at + HOUR, ..session(1) }),
+        (7, _) => {
+            return world
+                .add_later(Some("ep1"), Session { expires: world.at + HOUR, ..session(1) });
+        }
         (8, _) => return world.add_later(Some("ep2"), Episode { base_commit: None }),
         (9, _) => return world.add_later(Some("ep2"), session(2)),
         (10, _) => {
@@ -186,7 +204,8 @@ fn candidate(world: &mut World, choice: u8, number: u8) -> Event {
             worldlog::event::Outcome { recovered, ..outcome(plan_seq, row.seq) }.into()
         }
         (16 | 17, Some(row)) => {
-            let all = [Verdict::Landed, Verdict::NotHappened, Verdict::InDoubt, Verdict::Unrecorded];
+            let all =
+                [Verdict::Landed, Verdict::NotHappened, Verdict::InDoubt, Verdict::Unrecorded];
             closure(row.seq, all[usize::from(number % 4)]).into()
         }
         _ => commit(plan_seq, call.outcome, entry).into(),
@@ -242,7 +261,7 @@ proptest! {
         let bytes = Snapshot::take(&mut world.state).expect("a snapshot");
         scan(&bytes).expect("canonical");
         let state = Snapshot::parse(&bytes).and_then(|s| s.restore()).expect("our own");
-        let mut other = World { state, at: world.at };
+        let mut other = World { state, at: world.at, leaves: Vec::new() };
         prop_assert_eq!(other.picture(), world.picture());
         prop_assert_eq!(other.run(&second), world.run(&second));
         prop_assert_eq!(other.picture(), world.picture());

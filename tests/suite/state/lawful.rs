@@ -1,20 +1,24 @@
 //! Every refusal of `spec/state.md`, each by at least one sequence of events that yields exactly it.
 
 use super::world::{
-    HOUR, START, World, admin_intent, admin_plan, approval, b16, b32, closure, commit, denied, genesis, grant,
-    intent, outcome, plan, resolution, session, transition, write_intent, write_plan,
+    HOUR, START, World, admin_intent, admin_plan, approval, b16, b32, closure, commit, denied,
+    genesis, grant, intent, outcome, plan, resolution, session, transition, write_intent,
+    write_plan,
 };
 use std::collections::BTreeSet;
+use std::fmt::Write;
 use worldlog::event::{
-    Approval, ApprovalVerdict, Body, Closure, Commit, Episode, EpisodeLink, Event, Freeze, Hook, HookPoint,
-    HookVerdict, Intent, Outcome, Plan, Revocation, RevocationReason, Role, Seal, Session, Verdict,
-    from_cbor, to_cbor,
+    Approval, ApprovalVerdict, Body, Closure, Commit, Episode, EpisodeLink, Event, Freeze, Hook,
+    HookPoint, HookVerdict, Intent, Outcome, Plan, Redaction, RedactionReason, Revocation,
+    RevocationReason, Role, Seal, Session, Verdict, from_cbor, hex, to_cbor,
 };
+use worldlog::merkle::hash::leaf_hash;
 use worldlog::state::{SessionRow, State, Unlawful};
 
 type Make = fn(&mut World) -> Event;
 
 /// `(code, how)`: `how` brings the world to a place and returns the event that is refused there.
+#[rustfmt::skip] // a table, one way a line
 const CASES: &[(&str, &[Make])] = &[
     ("seq-gap", &[
         |w| Event { seq: w.state.position().seq + 1, ..freeze(w) },
@@ -108,7 +112,7 @@ const CASES: &[(&str, &[Make])] = &[
     ]),
     ("effect-undeclared", &[
         |w| planned(w, |intent| intent.cost = 2),
-        |w| planned(w, |intent| intent.scope = "elsewhere".to_owned()),
+        |w| planned(w, |intent| intent.scope.push('2')),
         |w| { let plan = w.call(1, plan()); w.of(1, write_intent(plan, 3)) },
     ]),
     ("grant-missing", &[
@@ -273,7 +277,9 @@ fn with_claims(state: &State) -> State {
     let mut tables = state.dump().expect("rows encode");
     for (_, bytes) in tables.iter_mut().filter(|(name, _)| name == "session") {
         let mut rows: Vec<(worldlog::event::B16, SessionRow)> = from_cbor(bytes).expect("rows");
-        rows.iter_mut().for_each(|(_, row)| row.claims = worldlog::state::CLAIMS_MAX);
+        for (_, row) in &mut rows {
+            row.claims = worldlog::state::CLAIMS_MAX;
+        }
         *bytes = to_cbor(&rows).expect("rows encode");
     }
     State::load(state.position(), &tables).expect("a state")
@@ -301,15 +307,19 @@ fn every_code_is_yielded_by_what_it_names() {
 fn the_specification_lists_every_code_in_order() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("spec/state.md");
     let text = std::fs::read_to_string(path).expect("spec/state.md");
-    let listed: Vec<_> =
-        text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |")).map(|(code, _)| code).collect();
-    let from = listed.iter().position(|code| Some(code) == Unlawful::CODES.first()).expect("the table");
+    let listed: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` |"))
+        .map(|(code, _)| code)
+        .collect();
+    let from =
+        listed.iter().position(|code| Some(code) == Unlawful::CODES.first()).expect("the table");
     let rows: Vec<_> = listed.iter().skip(from).take(Unlawful::CODES.len()).collect();
     assert_eq!(rows, Unlawful::CODES.iter().collect::<Vec<_>>());
 }
 
-#[test]
-fn a_life_of_every_kind_is_lawful() {
+/// A short lawful log in which nearly everything happens.
+fn life() -> World {
     let mut world = World::new();
     // An answer without an effect, a denial, a failure of the handler.
     let pure = world.call(1, plan());
@@ -350,4 +360,40 @@ fn a_life_of_every_kind_is_lawful() {
     world.whole(8, 9, plan());
     let seal = world.seal();
     world.push(&seal);
+    // The end: a session revoked, payloads removed, and two days later what the session held is forgotten.
+    revoke(&mut world);
+    world.add(Some("ep1"), Redaction { by: None, refs: None, reason: RedactionReason::Law });
+    world.at = START + 48 * HOUR;
+    world.add(Some("ep1"), Freeze { frozen: true });
+    let seal = world.seal();
+    world.push(&seal);
+    world
+}
+
+/// The same log for other implementations: each event, and the digest and the map of episodes after it.
+#[test]
+fn the_life_is_the_one_in_the_fixture() {
+    let mut state = State::new();
+    let mut found = String::new();
+    for bytes in life().leaves {
+        let event = Event::decode(&bytes).expect("our own");
+        assert_eq!(state.check(&event), Ok(()));
+        state.apply(&event, &leaf_hash(&bytes));
+        let digest = hex(&state.digest().expect("a digest"));
+        let episodes = hex(&state.episodes_root().expect("a root"));
+        writeln!(found, "event {}\nstate {digest}\nepisodes {episodes}", hex(&bytes))
+            .expect("a string");
+    }
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/state/life.txt");
+    if std::env::var_os("UPDATE_FIXTURES").is_some() {
+        let mut file = std::fs::File::create(&path).expect("the fixture");
+        std::io::Write::write_all(&mut file, found.as_bytes()).expect("the fixture");
+    }
+    let kept = std::fs::read_to_string(&path).expect("fixtures/state/life.txt");
+    let differ = kept.lines().zip(found.lines()).position(|(a, b)| a != b);
+    assert_eq!(
+        (differ, kept.len()),
+        (None, found.len()),
+        "UPDATE_FIXTURES=1 rewrites it; is FOLD raised?"
+    );
 }

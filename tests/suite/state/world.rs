@@ -1,9 +1,10 @@
 //! A log in memory: events are made for the place where they would stand.
 
 use worldlog::event::{
-    Alg, Approval, ApprovalVerdict, B16, B32, Blob, Body, ClosedBy, Closure, Commit, Demand, Denial,
-    Episode, EpisodeLink, EpisodeName, Event, Evidence, FORMAT, Fixed, Front, Genesis, Grant, Intent,
-    Key, KeyReason, Outcome, Plan, Role, Seal, Session, Status, Transition, Use, Verdict,
+    Alg, Approval, ApprovalVerdict, B16, B32, Blob, Body, ClosedBy, Closure, Commit, Demand,
+    Denial, Episode, EpisodeLink, EpisodeName, Event, Evidence, FORMAT, Fixed, Front, Genesis,
+    Grant, Intent, Key, KeyReason, Outcome, Plan, Role, Seal, Session, Status, Transition, Use,
+    Verdict,
 };
 use worldlog::merkle::hash::{leaf_hash, sha256};
 use worldlog::state::{ChainRow, FOLD, State, Unlawful};
@@ -26,6 +27,8 @@ pub(crate) fn b32(n: u8) -> B32 {
 pub(crate) struct World {
     pub(crate) state: State,
     pub(crate) at: u64,
+    /// The bytes of every event.
+    pub(crate) leaves: Vec<Vec<u8>>,
 }
 
 fn key(usage: Use) -> Key {
@@ -195,7 +198,7 @@ pub(crate) fn approval(token: u8) -> Approval {
 
 impl World {
     pub(crate) fn empty() -> Self {
-        Self { state: State::new(), at: START }
+        Self { state: State::new(), at: START, leaves: Vec::new() }
     }
 
     /// Genesis, two transitions, episode `ep1` with session 1.
@@ -232,6 +235,7 @@ impl World {
         assert_eq!(Event::decode(&bytes).as_ref(), Ok(event));
         self.state.check(event)?;
         self.state.apply(event, &leaf_hash(&bytes));
+        self.leaves.push(bytes);
         Ok(event.seq)
     }
 
@@ -276,7 +280,9 @@ impl World {
     }
 
     /// One number for everything that must agree between two states.
-    pub(crate) fn picture(&mut self) -> (worldlog::merkle::hash::Hash, worldlog::merkle::hash::Hash, String) {
+    pub(crate) fn picture(
+        &mut self,
+    ) -> (worldlog::merkle::hash::Hash, worldlog::merkle::hash::Hash, String) {
         let digest = self.state.digest().expect("a digest");
         let episodes = self.state.episodes_root().expect("a root");
         let dump = self.state.dump().expect("rows encode");
