@@ -51,10 +51,9 @@ impl State {
                 let row = ApprovalRow {
                     used: false,
                     until: approval.until,
-                    session: approval.session,
                     verdict: approval.verdict,
                 };
-                self.approvals.put(approval.token, row);
+                self.approvals.put((approval.session, approval.token), row);
             }
             Body::Redaction(redaction) => {
                 if let (None, Some(ep)) = (&redaction.refs, &event.ep) {
@@ -82,6 +81,7 @@ impl State {
             self.expiries.remove((expires, id));
             forget_of(&mut self.claims, id, [0; 32].into());
             forget_of(&mut self.tokens, id, [0; 32].into());
+            forget_of(&mut self.approvals, id, [0; 32].into());
             forget_of(&mut self.seen, id, [0; 16].into());
             forget_of(&mut self.uses, id, [0; 16].into());
             self.runs.remove(id);
@@ -178,7 +178,7 @@ impl State {
             if let Some(token) = call.token {
                 let row = ClaimRow { plan: intent.plan, commit: None, closure: None };
                 self.tokens.put((session, token), row);
-                self.approvals.update(&token, |row| row.used = true);
+                self.approvals.update(&(session, token), |row| row.used = true);
             }
         }
         self.intents.put(seq, intent.plan);
@@ -205,7 +205,7 @@ impl State {
         if outcome.intent.is_some() {
             self.charge(&mut call, outcome.charge);
         }
-        if let Some(session) = call.session {
+        if let Some(session) = call.session.filter(|session| self.held(session)) {
             for (path, content) in &outcome.seen {
                 self.seen.put((session, *path), *content);
             }
@@ -219,8 +219,8 @@ impl State {
         if let Some(intent) = &call.intent {
             self.intents.remove(intent.seq);
         }
-        self.conclude(&call, |row| row.commit = Some(seq));
-        let Some(session) = call.session else { return };
+        self.conclude(commit.plan, &call, |row| row.commit = Some(seq));
+        let Some(session) = call.session.filter(|session| self.held(session)) else { return };
         let refused = commit.refused;
         let count = match self.runs.get(&session) {
             Some(run) if run.same == call.same && run.refused == refused => run.count + 1,
@@ -230,8 +230,14 @@ impl State {
     }
 
     /// Notes the end of a call at its claim and token.
-    fn conclude(&mut self, call: &CallRow, change: impl Fn(&mut ClaimRow)) {
+    fn conclude(&mut self, plan: u64, call: &CallRow, change: impl Fn(&mut ClaimRow)) {
         let Some(session) = call.session else { return };
+        // What was forgotten meanwhile may be in use again, by another call.
+        let change = |row: &mut ClaimRow| {
+            if row.plan == plan {
+                change(row);
+            }
+        };
         if let Some(claim) = call.claim {
             self.claims.update(&(session, claim), &change);
         }
@@ -255,33 +261,41 @@ impl State {
         match closure.verdict {
             Verdict::Landed => {
                 // Outcome and commit follow in the same submission.
-                self.conclude(&call, |row| row.closure = None);
+                self.conclude(plan, &call, |row| row.closure = None);
                 self.intents.put(closure.intent, plan);
                 self.calls.put(plan, call);
             }
-            Verdict::NotHappened => self.release(&call),
+            Verdict::NotHappened => self.release(plan, &call),
             Verdict::InDoubt => {
-                self.conclude(&call, |row| row.closure = Some(seq));
+                self.conclude(plan, &call, |row| row.closure = Some(seq));
                 self.doubts.put(closure.intent, DoubtRow { call, plan });
             }
-            Verdict::Unrecorded => self.conclude(&call, |row| row.closure = Some(seq)),
+            Verdict::Unrecorded => self.conclude(plan, &call, |row| row.closure = Some(seq)),
         }
     }
 
-    /// Frees the key and the token of a call that did not take place.
-    fn release(&mut self, call: &CallRow) {
+    /// Frees the key, the token and the approval of a call that did not take place; what was forgotten meanwhile and is in
+    /// use again by another call stays.
+    fn release(&mut self, plan: u64, call: &CallRow) {
         let Some(session) = call.session else { return };
-        if let Some(claim) = call.claim {
-            // A claim that was forgotten meanwhile is no longer counted.
-            if self.claims.remove((session, claim)).is_some() {
-                self.sessions.update(&session, |row| row.claims = row.claims.saturating_sub(1));
-            }
+        let own = |row: Option<&ClaimRow>| row.is_some_and(|row| row.plan == plan);
+        if let Some(claim) = call.claim.filter(|claim| own(self.claims.get(&(session, *claim)))) {
+            self.claims.remove((session, claim));
+            self.sessions.update(&session, |row| row.claims = row.claims.saturating_sub(1));
         }
-        if let Some(token) = call.token {
+        if let Some(token) = call.token.filter(|token| own(self.tokens.get(&(session, *token)))) {
             self.tokens.remove((session, token));
+            self.approvals.update(&(session, token), |row| row.used = false);
         }
-        let uses = self.uses.get(&(session, call.same)).copied().unwrap_or(0);
-        self.uses.set((session, call.same), uses.checked_sub(1).filter(|left| *left > 0));
+        if let Some(uses) = self.uses.get(&(session, call.same)).copied() {
+            self.uses.set((session, call.same), uses.checked_sub(1).filter(|left| *left > 0));
+        }
+    }
+
+    /// Whether claims and the like are still held for a session.
+    fn held(&self, session: &B16) -> bool {
+        let expires = self.sessions.get(session).map(|row| row.expires);
+        expires.is_some_and(|expires| self.expiries.get(&(expires, *session)).is_some())
     }
 }
 

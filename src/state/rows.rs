@@ -175,8 +175,6 @@ pub struct ApprovalRow {
     pub used: bool,
     /// Unix milliseconds until which it holds.
     pub until: u64,
-    /// The session whose call it is.
-    pub session: B16,
     /// The answer.
     pub verdict: ApprovalVerdict,
 }

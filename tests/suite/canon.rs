@@ -160,7 +160,10 @@ proptest! {
         *at.get_mut(&mut bytes) = byte;
         if let Ok(value) = parse(&bytes) {
             prop_assert_eq!(parse(&value.to_bytes()), Ok(value));
-            prop_assert!(serde_json::from_slice::<serde_json::Value>(&bytes).is_ok());
+            // serde_json keeps numbers as floats, and refuses what none can hold; it says so, and only then.
+            let other = serde_json::from_slice::<serde_json::Value>(&bytes);
+            let range = other.as_ref().err().is_some_and(|e| e.to_string().starts_with("number out of range"));
+            prop_assert!(other.is_ok() || range, "{:?}", other);
         }
     }
 }

@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! Everything that links the crate, in one binary.
 
 mod canon; // spec/canon.md: parser and printer against fixtures of another implementation
@@ -8,17 +7,3 @@ mod limits; // spec/limits.md against src/limits.rs, as text
 mod log; // tree, tiles, proofs, map, notes: spec/log.md
 mod state; // spec/state.md: lawfulness by table, the fold, undo, digest and snapshot
 mod store; // both stores against one contract, the layout on top of them, faults and damage: spec/store.md
-=======
-//! The one integration binary: link time is most of the edit-test loop. Each line says what belongs there.
-
-#![expect(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on fails there; clippy's leave for tests does not reach their helpers"
-)]
-
-mod canon; // spec/canon.md: parser and printer against fixtures of another implementation
-mod event; // spec/event.md: the decoder against the CDDL and against fixtures of another implementation
-mod limits; // spec/limits.md against src/limits.rs, as text
-mod state; // spec/state.md: lawfulness by table, the fold, undo, digest and snapshot
->>>>>>> spec

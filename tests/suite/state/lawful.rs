@@ -52,6 +52,7 @@ const CASES: &[(&str, &[Make])] = &[
         |w| w.next(None, None, Session { role: Role::Auditor, ..session(1) }),
         |w| w.next(Some("ep1"), None, Session { cred: b32(1), ..session(2) }),
         |w| { second_episode(w); w.next(Some("ep2"), None, session(1)) },
+        |w| { revoke(w); w.next(Some("ep1"), None, Session { cred: b32(9), ..session(1) }) },
     ]),
     ("session-unknown", &[
         |w| w.of(1, Plan { session: Some(b16(9)), ..plan() }),
@@ -141,6 +142,16 @@ const CASES: &[(&str, &[Make])] = &[
         w.add(Some("ep1"), Session { grants: vec![grant("read", 1, START + HOUR, false)], ..session(1) });
         planned(w, |intent| intent.before = 0)
     }]),
+    ("by-unknown", &[
+        |w| w.next(Some("ep1"), None, Approval { by: Some(b16(9)), ..approval(1) }),
+        |w| w.next(Some("ep1"), None, Approval { by: Some(b16(1)), ..approval(1) }),
+        |w| {
+            w.add(None, Session { role: Role::Approver, grants: vec![], ..session(7) });
+            w.add(None, Revocation { session: b16(7), reason: RevocationReason::Operator });
+            w.next(Some("ep1"), None, Approval { by: Some(b16(7)), ..approval(1) })
+        },
+        |w| w.next(Some("ep1"), None, redaction(Some(b16(1)))),
+    ]),
     ("approval-missing", &[
         |w| writing(w, |_| ()),
         |w| { let plan = w.call(1, Plan { token: None, ..write_plan(1) }); w.of(1, write_intent(plan, 3)) },
@@ -148,13 +159,15 @@ const CASES: &[(&str, &[Make])] = &[
         |w| { approve(w, |a| a.until = START); writing(w, |_| ()) },
         |w| { w.add(Some("ep1"), session(2)); approve(w, |a| a.session = b16(2)); writing(w, |_| ()) },
         |w| { approve(w, |a| a.token = b32(2)); writing(w, |_| ()) },
-        // The token is free again, and the approval is used.
+        // The approval is used.
         |w| {
             approve(w, |_| ());
-            let event = writing(w, |_| ());
-            let intent = w.push(&event);
-            w.call(1, closure(intent, Verdict::NotHappened));
-            writing(w, |_| ())
+            let plan = w.call(1, write_plan(1));
+            let intent = w.call(1, write_intent(plan, 3));
+            let outcome = w.call(1, outcome(plan, intent));
+            w.call(1, commit(plan, Some(outcome), 0));
+            let plan = w.call(1, write_plan(1));
+            w.of(1, write_intent(plan, 2))
         },
     ]),
     ("token-repeated", &[|w| {
@@ -191,6 +204,11 @@ const CASES: &[(&str, &[Make])] = &[
         |w| { let (plan, intent) = w.begin(1, 3); w.of(1, commit(plan, Some(intent), 0)) },
         |w| { let event = ended(w, |_| ()); w.push(&event); w.of(1, commit(5, None, 0)) },
     ]),
+    ("refusal-unmarked", &[|w| {
+        let plan = w.call(1, plan());
+        let outcome = w.call(1, denied(plan));
+        w.of(1, Commit { refused: false, ..commit(plan, Some(outcome), 0) })
+    }]),
     ("entry-gap", &[
         |w| { let plan = w.call(1, plan()); w.of(1, commit(plan, None, 1)) },
         |w| { w.whole(1, 3, plan()); let plan = w.call(2, plan()); w.of(2, Commit { entry: 0, ..commit(plan, None, 0) }) },
@@ -207,6 +225,10 @@ const CASES: &[(&str, &[Make])] = &[
     ("episodes-differ", &[|w| sealed(w, |seal| seal.episodes = b32(1))]),
     ("fold-unknown", &[|w| sealed(w, |seal| seal.fold += 1)]),
 ];
+
+fn redaction(by: Option<worldlog::event::B16>) -> Redaction {
+    Redaction { by, refs: None, reason: RedactionReason::Person }
+}
 
 fn freeze(world: &World) -> Event {
     world.next(Some("ep1"), None, Freeze { frozen: true })

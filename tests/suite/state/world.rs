@@ -168,7 +168,7 @@ pub(crate) fn denied(plan: u64) -> Outcome {
 }
 
 pub(crate) fn commit(plan: u64, outcome: Option<u64>, entry: u64) -> Commit {
-    Commit { plan, entry, output: b32(6), outcome, refused: outcome.is_none() }
+    Commit { plan, entry, output: b32(6), outcome, refused: true }
 }
 
 pub(crate) fn closure(intent: u64, verdict: Verdict) -> Closure {
