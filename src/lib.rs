@@ -8,6 +8,7 @@ pub mod note;
 
 pub mod event;
 pub mod state;
+pub mod transitions;
 pub mod verify;
 
 pub mod clock;
@@ -15,4 +16,6 @@ pub mod entropy;
 pub mod durable;
 pub mod store;
 
+pub mod handlers;
 pub mod ledger;
+pub mod sandbox;
