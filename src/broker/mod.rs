@@ -80,9 +80,5 @@ pub fn decide(state: &State, at: u64, ask: &Ask<'_>) -> Decision {
 
 fn approved(state: &State, at: u64, ask: &Ask<'_>) -> bool {
     let row = ask.token.and_then(|token| state.approvals.get(&(*ask.session, *token)));
-    row.is_some_and(|row| {
-        row.verdict == ApprovalVerdict::Approve
-            && at < row.until
-            && !row.used
-    })
+    row.is_some_and(|row| row.verdict == ApprovalVerdict::Approve && at < row.until && !row.used)
 }

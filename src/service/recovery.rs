@@ -8,7 +8,7 @@
 //!
 //! It runs at start-up for every open intent, and ahead of a call for its episode, under the episode's lock.
 
-use super::invoke::{compose, effect_value};
+use super::answer::{compose, effect_value};
 use super::{Service, reference};
 use crate::broker::{ClosureRecord, Record};
 use crate::canon::{Value, parse};
@@ -97,7 +97,7 @@ impl Service {
         if open.call.outcome.is_some() {
             return (Verdict::Unrecorded, Evidence::Record);
         }
-        if open.intent.files.is_empty() && handlers::harmless(&open.intent.effect) {
+        if open.intent.files.is_empty() && handlers::leaves_files_only(&open.intent.effect) {
             return (Verdict::NotHappened, Evidence::Harmless);
         }
         let root = self.inner.workspace.join(open.call.episode.as_str());
@@ -169,7 +169,7 @@ impl Service {
         draft: impl Fn(Body, Opening) -> Draft,
         object: impl Fn(&Value) -> NewObject,
     ) -> (Vec<Draft>, Vec<NewObject>) {
-        let own = handlers::landed_output(&self.inner.context);
+        let own = handlers::landed(&self.inner.context);
         let result = object(&own);
         let record = Record {
             invocation: open.call.inv.to_string(),

@@ -3,7 +3,7 @@
 //! Heads, events and entries are public, because nothing in them tells what an agent did it to. Objects are for those who
 //! may see them: an agent those of its own episode, an auditor all; to anybody else every name is equally unknown.
 
-use super::invoke::ReceiptView;
+use super::answer::ReceiptView;
 use super::{Caller, Service};
 use crate::canon::{Value, object};
 use crate::event::{B16, B32, Body, EpisodeName, Event, Role, hex};

@@ -48,11 +48,8 @@ impl State {
             Body::Commit(commit) => self.apply_commit(event.seq, commit),
             Body::Closure(closure) => self.apply_closure(event.seq, closure),
             Body::Approval(approval) => {
-                let row = ApprovalRow {
-                    used: false,
-                    until: approval.until,
-                    verdict: approval.verdict,
-                };
+                let row =
+                    ApprovalRow { used: false, until: approval.until, verdict: approval.verdict };
                 self.approvals.put((approval.session, approval.token), row);
             }
             Body::Redaction(redaction) => {

@@ -287,9 +287,7 @@ impl State {
         if grant.confirm {
             let approval = call.token.and_then(|token| self.approvals.get(&(session, token)));
             let approved = approval.is_some_and(|row| {
-                row.verdict == ApprovalVerdict::Approve
-                    && event.at < row.until
-                    && !row.used
+                row.verdict == ApprovalVerdict::Approve && event.at < row.until && !row.used
             });
             demand(approved, Unlawful::ApprovalMissing)?;
         }

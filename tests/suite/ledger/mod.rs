@@ -120,7 +120,8 @@ fn a_group_of_many_writers_is_one_log() {
                         let body = Body::Extension { kind, map: vec![0xa0] };
                         let draft = worldlog::ledger::Draft::plain(None, body);
                         let drafts = vec![draft.clone(), draft];
-                        let submission = worldlog::ledger::Submission { drafts, ..Default::default() };
+                        let submission =
+                            worldlog::ledger::Submission { drafts, ..Default::default() };
                         ledger.commit_blocking(submission).expect("commits")
                     })
                     .collect::<Vec<_>>()
@@ -166,8 +167,11 @@ fn it_does_not_start_on_a_mismatch() {
     open(config).expect("the operator insists");
 
     // Another log's guard.
-    std::fs::write(world.guard_path(), String::from_utf8_lossy(&guard).replace(ORIGIN, "other.test/log"))
-        .expect("written");
+    std::fs::write(
+        world.guard_path(),
+        String::from_utf8_lossy(&guard).replace(ORIGIN, "other.test/log"),
+    )
+    .expect("written");
     let error = world.with(world.store.crash(Side::Drop)).open().expect_err("another log");
     assert!(matches!(error, OpenError::Guard(_)), "{error}");
     check_all(world.store.as_ref(), &acked);
@@ -282,7 +286,8 @@ fn readers_get_proofs_of_what_is_published() {
     let mut acked = Acked::default();
     workload(&ledger, &mut acked).expect("runs");
     let head = ledger.published().head;
-    let policy = Policy::new(ORIGIN, vec![keys().verifier_key().clone()], vec![], 0).expect("a policy");
+    let policy =
+        Policy::new(ORIGIN, vec![keys().verifier_key().clone()], vec![], 0).expect("a policy");
     for seq in 0..head.size {
         let bytes = ledger.event(seq).expect("readable").expect("there");
         let proof = ledger.proof(seq).expect("tiles fit").expect("there");

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
 use worldlog::clock::ManualClock;
+use worldlog::entropy::SeededEntropy;
 use worldlog::event::blind::{EpisodeKey, OpenFile, Opening};
 use worldlog::event::{
     B16, B32, Body, ClosedBy, Closure, Commit, Demand, Denial, Episode, EpisodeName, Event,
@@ -15,7 +16,6 @@ use worldlog::ledger::{
     Committed, Config, Draft, Guard, InspectOptions, Keys, Ledger, NewObject, OpenError, Refused,
     Seeds, Submission, inspect, open,
 };
-use worldlog::entropy::SeededEntropy;
 use worldlog::merkle::hash::sha256;
 use worldlog::state::State;
 use worldlog::store::Store;
@@ -178,13 +178,8 @@ impl CallOf {
             status,
             recovered: false,
         };
-        let commit = Commit {
-            plan,
-            entry: 0,
-            output: output_ref,
-            outcome: Some(prior(0)),
-            refused: false,
-        };
+        let commit =
+            Commit { plan, entry: 0, output: output_ref, outcome: Some(prior(0)), refused: false };
         let open = |hash| Opening { refs: vec![hash], ..Opening::default() };
         Submission {
             drafts: vec![

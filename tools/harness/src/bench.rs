@@ -57,7 +57,9 @@ pub(crate) fn run(args: &[&str]) -> Done {
 
 /// Durable commits with N writers that each wait for their own.
 fn commits(rounds: usize, time: Duration) -> Result<Vec<Value>, Box<dyn Error>> {
-    println!("durable commits, one event of {EVENT_BYTES} bytes each, {rounds} rounds of {time:?}\n");
+    println!(
+        "durable commits, one event of {EVENT_BYTES} bytes each, {rounds} rounds of {time:?}\n"
+    );
     println!("writers   plain/s   ledger/s   ratio    p50 us    p99 us   plain p50   plain p99");
     let mut table = Vec::new();
     for writers in WRITERS {
@@ -91,7 +93,11 @@ fn ratio((plain, ours): &(Round, Round)) -> f64 {
 }
 
 /// Runs `writers` threads for `time`; each calls what `make` gives it again and again.
-fn drive<F>(writers: usize, time: Duration, make: impl Fn(usize) -> F) -> Result<Round, Box<dyn Error>>
+fn drive<F>(
+    writers: usize,
+    time: Duration,
+    make: impl Fn(usize) -> F,
+) -> Result<Round, Box<dyn Error>>
 where
     F: FnMut(u64) -> Result<(), String> + Send + 'static,
 {

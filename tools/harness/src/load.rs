@@ -53,8 +53,7 @@ fn episode() -> Result<EpisodeName, Box<dyn Error>> {
 
 /// Begins an episode with an endless budget; returns the seq of its transition.
 pub(crate) fn begin(ledger: &Ledger) -> Result<u64, Box<dyn Error>> {
-    let demand =
-        Demand { effect: "Workspace.Read".into(), scope: "worktree".into(), cost: 1 };
+    let demand = Demand { effect: "Workspace.Read".into(), scope: "worktree".into(), cost: 1 };
     let transition = Transition {
         tool: "bench".into(),
         access: demand.clone(),
