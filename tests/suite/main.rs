@@ -2,3 +2,5 @@
 
 // Both stores against one contract, the layout on top of them, faults and damage.
 mod store;
+// Sandbox, handlers, transitions: paths that try to leave, effects end to end, crashes between their steps.
+mod hands;
