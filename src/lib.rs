@@ -18,7 +18,12 @@ pub mod durable;
 pub mod store;
 
 pub mod handlers;
+pub mod export;
 pub mod ledger;
 pub mod sandbox;
 
 pub mod service;
+
+pub mod server;
+
+pub mod cli;
