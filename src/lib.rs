@@ -6,15 +6,15 @@ pub mod canon;
 pub mod merkle;
 pub mod note;
 
-pub mod event;
 pub mod broker;
+pub mod event;
 pub mod state;
 pub mod transitions;
 pub mod verify;
 
 pub mod clock;
-pub mod entropy;
 pub mod durable;
+pub mod entropy;
 pub mod store;
 
 pub mod handlers;

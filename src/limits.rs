@@ -9,6 +9,8 @@ pub const EVENT_BYTES_MAX: usize = 65_535;
 pub const EVENT_DEPTH_MAX: usize = 8;
 /// Unsigned integers of an event stay below this, so that a JavaScript number holds each of them exactly.
 pub const EVENT_UINT_MAX: u64 = (1 << 53) - 1;
+/// Text that an event holds in the clear: names of tools, effects, scopes and engines.
+pub const EVENT_NAME_BYTES_MAX: usize = 128;
 /// Files named by one intent or outcome. 512 entries of three 16-byte tokens are 28 KiB: they fit an event.
 pub const EVENT_FILES_MAX: usize = 512;
 
@@ -75,3 +77,21 @@ pub const COSIGNATURE_SECONDS_MAX: u64 = (1 << 63) - 1;
 pub const EPISODE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Milliseconds that a client waits for one call.
 pub const INVOCATION_MS_MAX: u64 = 20_000;
+
+/// A file that a tool reads, writes or edits. A write keeps what it replaces as an object, so the two are the same.
+pub const FILE_BYTES_MAX: usize = OBJECT_BYTES_MAX;
+/// A path as a tool names it: what Linux takes, without its final NUL.
+pub const PATH_BYTES_MAX: usize = 4_095;
+/// Folders above a file. While a path with links is resolved, each is one open handle: 256 of the 1,024 that a process
+/// has by default.
+pub const PATH_DEPTH_MAX: usize = 256;
+/// Symbolic links followed for one path, as in the kernel.
+pub const PATH_LINKS_MAX: usize = 40;
+/// Times that a path or a file is looked at again because it changed under the look.
+pub const PATH_TRIES_MAX: usize = 16;
+/// Bytes of a path repeated in a refusal. A payload of 1 MiB may be one path.
+pub const PATH_SHOWN_BYTES_MAX: usize = 1_024;
+/// Room in an output object for the members that are not the file's content: two digests and `world`, below 1 KiB.
+pub const OUTPUT_FRAME_BYTES_MAX: usize = 4 * 1024;
+/// The payload of a planned effect, as canonical JSON (plan law L4).
+pub const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;

@@ -79,10 +79,6 @@ pub fn decide(state: &State, at: u64, ask: &Ask<'_>) -> Decision {
 }
 
 fn approved(state: &State, at: u64, ask: &Ask<'_>) -> bool {
-    ask.token.and_then(|token| state.approvals.get(token)).is_some_and(|row| {
-        row.verdict == ApprovalVerdict::Approve
-            && row.session == *ask.session
-            && at < row.until
-            && !row.used
-    })
+    let row = ask.token.and_then(|token| state.approvals.get(&(*ask.session, *token)));
+    row.is_some_and(|row| row.verdict == ApprovalVerdict::Approve && at < row.until && !row.used)
 }

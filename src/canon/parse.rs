@@ -55,6 +55,34 @@ pub enum CanonError {
     },
 }
 
+impl CanonError {
+    /// The stable code (`spec/canon.md`).
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotUtf8 { .. } => "not-utf8",
+            Self::Syntax { .. } => "syntax",
+            Self::Trailing { .. } => "trailing",
+            Self::DuplicateKey { .. } => "duplicate-key",
+            Self::LoneSurrogate { .. } => "lone-surrogate",
+            Self::TooDeep { .. } => "too-deep",
+            Self::NumberBounds { .. } => "number-bounds",
+        }
+    }
+
+    /// Offset of the fault.
+    pub fn at(&self) -> usize {
+        match self {
+            Self::NotUtf8 { at }
+            | Self::Syntax { at, .. }
+            | Self::Trailing { at }
+            | Self::DuplicateKey { at, .. }
+            | Self::LoneSurrogate { at }
+            | Self::TooDeep { at }
+            | Self::NumberBounds { at } => *at,
+        }
+    }
+}
+
 /// Parses one JSON value.
 ///
 /// # Errors
@@ -147,12 +175,12 @@ impl Parser<'_> {
                 return self.syntax("a member's name");
             }
             let name = self.string()?;
-            self.space();
-            self.take(b':', "a colon")?;
-            let value = self.value(depth)?;
             if members.contains_key(&name) {
                 return Err(CanonError::DuplicateKey { at, name });
             }
+            self.space();
+            self.take(b':', "a colon")?;
+            let value = self.value(depth)?;
             members.insert(name, value);
             self.space();
             match self.peek() {

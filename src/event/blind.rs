@@ -148,7 +148,9 @@ impl Opening {
         let mut writer = Writer::with_capacity(64 + 34 * self.refs.len() + 100 * self.files.len());
         let hashes = |writer: &mut Writer, list: &[Hash]| {
             writer.array(list.len());
-            list.iter().for_each(|hash| writer.bytes(hash));
+            for hash in list {
+                writer.bytes(hash);
+            }
         };
         let nullable = |writer: &mut Writer, hash: &Option<Hash>| match hash {
             Some(hash) => writer.bytes(hash),
@@ -218,7 +220,12 @@ impl Opening {
                 self.files.iter().map(|file| file.change(key)).eq(intent.files.iter().copied())
             }
             super::Body::Outcome(outcome) => {
-                self.files.iter().map(|file| file.seen(key)).eq(outcome.seen.iter().map(|s| Some(*s)))
+                self.files.iter().all(|file| file.second.is_none())
+                    && self
+                        .files
+                        .iter()
+                        .map(|f| f.seen(key))
+                        .eq(outcome.seen.iter().map(|s| Some(*s)))
             }
             _ => self.files.is_empty(),
         };

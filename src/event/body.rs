@@ -8,7 +8,7 @@
 //! known, so such a field may hold [`prior`] instead, which [`Body::resolve`] replaces; the encoder refuses it, because it
 //! is no uint below 2^53.
 
-use super::bytes::{B4, B16, B32, Blob};
+use super::bytes::{B4, B16, B32, Blob, list};
 use serde::{Deserialize, Serialize};
 
 /// Marks a seq as the index of an earlier event of the same submission.
@@ -105,7 +105,7 @@ words! {
     Front {
         /// Model Context Protocol.
         Mcp = "mcp",
-        /// Agent2Agent.
+        /// The Agent to Agent protocol.
         A2a = "a2a",
         /// `pling.surface`.
         Surface = "surface",
@@ -273,6 +273,7 @@ pub struct Predecessor {
 #[serde(deny_unknown_fields)]
 pub struct Genesis {
     /// The three first keys: head, cosign, cose.
+    #[serde(deserialize_with = "list")]
     pub keys: Vec<Key>,
     /// [`super::FORMAT`].
     pub format: String,
@@ -324,6 +325,7 @@ pub struct Transition {
     /// SHA-256 of its source, an object without episode.
     pub source: B32,
     /// What its plans may ask for.
+    #[serde(deserialize_with = "list")]
     pub declared: Vec<Demand>,
 }
 
@@ -378,6 +380,7 @@ pub struct Session {
     #[serde(deserialize_with = "nullable")]
     pub label: Option<B32>,
     /// What it may spend.
+    #[serde(deserialize_with = "list")]
     pub grants: Vec<Grant>,
     /// Unix milliseconds from which it is over.
     pub expires: u64,
@@ -443,6 +446,7 @@ pub struct Intent {
     /// The plan's event.
     pub plan: u64,
     /// The files that it will change.
+    #[serde(deserialize_with = "list")]
     pub files: Vec<FileChange>,
     /// Index in the grants in force here; null for front `admin`.
     #[serde(deserialize_with = "nullable")]
@@ -464,6 +468,7 @@ pub struct Outcome {
     /// The plan's event.
     pub plan: u64,
     /// Content as this session now knows it.
+    #[serde(deserialize_with = "list")]
     pub seen: Vec<FileSeen>,
     /// Units spent.
     pub charge: u64,
@@ -585,7 +590,7 @@ macro_rules! bodies {
         #[expect(missing_docs, reason = "each variant is the struct of the same name")]
         pub enum Body {
             $($kind($kind),)+
-            /// A kind `x-…` that is not ours. It never changes state; its map stays as it came.
+            /// A kind `x-[a-z0-9][a-z0-9-]{0,61}` that is not ours. It never changes state; its map stays as it came.
             Extension {
                 /// The kind.
                 kind: String,
@@ -612,7 +617,7 @@ macro_rules! bodies {
             pub(super) fn decode(kind: &str, map: &[u8]) -> Option<Result<Self, super::BodyError>> {
                 match kind {
                     $($word => Some(super::codec::from_map(map).map(Self::$kind)),)+
-                    _ if kind.starts_with("x-") => {
+                    _ if super::check::is_extension(kind) => {
                         Some(Ok(Self::Extension { kind: kind.to_owned(), map: map.to_vec() }))
                     }
                     _ => None,

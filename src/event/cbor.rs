@@ -92,6 +92,44 @@ pub enum CborError {
     },
 }
 
+impl CborError {
+    /// The stable code (`spec/event.md`).
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Truncated { .. } => "truncated",
+            Self::Trailing { .. } => "trailing",
+            Self::NotShortest { .. } => "not-shortest",
+            Self::Indefinite { .. } => "indefinite",
+            Self::DuplicateKey { .. } => "duplicate-key",
+            Self::KeyOrder { .. } => "key-order",
+            Self::KeyType { .. } => "key-type",
+            Self::Forbidden { .. } => "forbidden",
+            Self::TooLarge { .. } => "too-large",
+            Self::NotUtf8 { .. } => "not-utf8",
+            Self::TooDeep { .. } => "too-deep",
+            Self::Unexpected { .. } => "unexpected",
+        }
+    }
+
+    /// Offset of the item at fault.
+    pub fn at(&self) -> usize {
+        match self {
+            Self::Truncated { at }
+            | Self::Trailing { at, .. }
+            | Self::NotShortest { at }
+            | Self::Indefinite { at }
+            | Self::DuplicateKey { at }
+            | Self::KeyOrder { at }
+            | Self::KeyType { at }
+            | Self::Forbidden { at, .. }
+            | Self::TooLarge { at }
+            | Self::NotUtf8 { at }
+            | Self::TooDeep { at }
+            | Self::Unexpected { at, .. } => *at,
+        }
+    }
+}
+
 /// The head of an item: its kind and its argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Head {

@@ -1,8 +1,9 @@
 //! Event bodies through serde and ciborium. The only file that names ciborium.
 //!
 //! ciborium is lenient (longer heads, indefinite lengths, repeated keys, trailing bytes), so nothing reaches it that
-//! [`super::cbor::scan`] has not accepted. What it writes is canonical because body structs declare their fields in
-//! canonical order.
+//! [`super::cbor::scan`] has not accepted. Three leniencies are about types and pass the scanner: a longer array where a
+//! tuple is due and a map of one pair where a word is due leave items unread, hence the check that nothing is left; an
+//! empty byte string where a list is due is refused by `bytes::list`. What it writes is canonical because body structs declare their fields in canonical order.
 
 use super::BodyError;
 use serde::Serialize;
@@ -10,7 +11,14 @@ use serde::de::DeserializeOwned;
 
 /// Decodes a map that is known to be canonical.
 pub(super) fn from_map<T: DeserializeOwned>(map: &[u8]) -> Result<T, BodyError> {
-    ciborium::from_reader(map).map_err(|error| BodyError { reason: reason(&error) })
+    let mut rest = map;
+    let value = ciborium::from_reader(&mut rest);
+    let value = value.map_err(|error| BodyError { reason: reason(&error) })?;
+    if rest.is_empty() {
+        Ok(value)
+    } else {
+        Err(BodyError { reason: "a field holds more than its type takes".to_owned() })
+    }
 }
 
 /// Encodes one value.

@@ -14,6 +14,7 @@ pub mod blind;
 mod body;
 mod bytes;
 mod cbor;
+mod check;
 mod codec;
 
 pub use body::*;
@@ -21,7 +22,7 @@ pub use bytes::{B4, B16, B32, Blob, Fixed, hex};
 pub use cbor::{CborError, Item, Reader, Writer, scan};
 pub use codec::{from_cbor, to_cbor};
 
-use crate::limits::{EVENT_BYTES_MAX, EVENT_FILES_MAX, ORIGIN_BYTES_MAX};
+use crate::limits::EVENT_BYTES_MAX;
 use crate::merkle::hash::Hash;
 
 /// Version of the envelope.
@@ -148,11 +149,25 @@ pub enum EventError {
     },
 }
 
+impl EventError {
+    /// The stable code (`spec/event.md`).
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::TooLong { .. } => "too-long",
+            Self::Cbor(error) => error.code(),
+            Self::Version { .. } => "version",
+            Self::EpisodeName { .. } => "episode-name",
+            Self::Kind { .. } => "kind",
+            Self::Body { .. } => "body",
+        }
+    }
+}
+
 impl Event {
     /// Parses the bytes of one leaf.
     ///
     /// # Errors
-    /// [`EventError`], naming the first fault from the left.
+    /// [`EventError`]: the first fault of form from the left, else the kind, else the body.
     pub fn decode(bytes: &[u8]) -> Result<Self, EventError> {
         if bytes.len() > EVENT_BYTES_MAX {
             return Err(EventError::TooLong { size: bytes.len() });
@@ -171,7 +186,8 @@ impl Event {
         let inv = if reader.null() { None } else { Some(Fixed(reader.array()?)) };
         let map = reader.map(1)?;
         reader.end()?;
-        let refused = |error: BodyError| EventError::Body { kind: kind.into(), reason: error.reason };
+        let refused =
+            |error: BodyError| EventError::Body { kind: kind.into(), reason: error.reason };
         let body = Body::decode(kind, map)
             .ok_or_else(|| EventError::Kind { kind: kind.into() })?
             .map_err(refused)?;
@@ -194,7 +210,8 @@ impl Event {
     /// extension's map is not canonical.
     pub fn encode(&self) -> Result<Vec<u8>, EventError> {
         let kind = self.body.kind();
-        let refused = |error: BodyError| EventError::Body { kind: kind.into(), reason: error.reason };
+        let refused =
+            |error: BodyError| EventError::Body { kind: kind.into(), reason: error.reason };
         self.body.check().map_err(refused)?;
         let map = self.body.encode().map_err(refused)?;
         let mut writer = Writer::with_capacity(160 + map.len());
@@ -225,35 +242,5 @@ impl Event {
         // Catches an unresolved reference, an integer out of range and a body struct with its fields out of order.
         scan(&bytes)?;
         Ok(bytes)
-    }
-}
-
-impl Body {
-    /// What the CDDL demands and the types do not show: lengths, grammars and fields that go together.
-    fn check(&self) -> Result<(), BodyError> {
-        let demand = |holds: bool, reason: &str| {
-            if holds { Ok(()) } else { Err(BodyError { reason: reason.to_owned() }) }
-        };
-        match self {
-            Self::Genesis(genesis) => {
-                demand(genesis.format == FORMAT, "`format` is not one that this worldlog reads")?;
-                let length = genesis.origin.len();
-                demand((1..=ORIGIN_BYTES_MAX).contains(&length), "`origin` has a wrong length")
-            }
-            Self::Intent(intent) => {
-                demand(intent.files.len() <= EVENT_FILES_MAX, "`files` has too many entries")
-            }
-            Self::Outcome(outcome) => {
-                demand(outcome.seen.len() <= EVENT_FILES_MAX, "`seen` has too many entries")?;
-                let denied = outcome.status == Status::Denied;
-                demand(denied == outcome.denial.is_some(), "`denial` does not fit `status`")?;
-                demand(denied == outcome.intent.is_none(), "`intent` does not fit `status`")
-            }
-            Self::Redaction(redaction) => demand(
-                redaction.refs.as_ref().is_none_or(|refs| !refs.is_empty()),
-                "`refs` is empty",
-            ),
-            _ => Ok(()),
-        }
     }
 }

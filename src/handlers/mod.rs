@@ -1,34 +1,239 @@
-//! stub
-use crate::canon::Value;
+//! Effects on the worktree: read, write, edit. What they need to run, what they leave, and how recovery tells.
+//!
+//! ```text
+//! Effect::parse -> prepare (reads the disk) -> the ledger records evidence and intent -> Permit -> perform -> Done
+//!                                                        `-> after a crash: settle (the evidence against the disk)
+//! ```
+//!
+//! Without a [`Permit`] nothing runs, and only the receipt of a durable intent makes one. A handler refuses in its output
+//! (`ok: false`; the effect ran); it fails when no such answer can be given. Budgets, grants and events are not known
+//! here; how files are reached and replaced is the sandbox's work. Texts and formats: `spec/tools.md`.
+
+mod edit;
+mod effect;
+mod evidence;
+mod read;
+mod replacing;
+mod write;
+
+pub use crate::sandbox::Sealing;
+pub use edit::occurrences;
+pub use effect::{Effect, OpError};
+pub use evidence::settle;
+
+use crate::canon::{Value, object};
 use crate::event::blind::OpenFile;
-use crate::event::Evidence;
-use crate::sandbox::Worktree;
+use crate::event::hex;
+use crate::limits::{FILE_BYTES_MAX, PATH_DEPTH_MAX, PATH_LINKS_MAX};
+use crate::merkle::hash::{Hash, sha256};
+use crate::sandbox::{DENY_WRITE, GIT, TEMPORARY, Worktree, shown};
 use crate::store::Receipt;
-use std::sync::Arc;
+use replacing::Replacement;
+
+/// The right to run the effect of one intent, which is durable.
 #[derive(Debug)]
-pub struct Permit(u64);
-impl Permit { pub fn new(r: &Receipt, intent: u64) -> Option<Self> { r.events().contains(&intent).then_some(Self(intent)) } }
-#[derive(Debug, Clone)]
-pub struct Context { pub tool: String, pub policy_digest: String }
-#[derive(Debug)]
-pub struct Effect;
-#[derive(Debug, thiserror::Error)]
-#[error("op")]
-pub struct OpError;
-impl Effect { pub fn parse(_e: &str, _p: &Value) -> Result<Self, OpError> { Err(OpError) } }
-#[derive(Debug)]
-pub struct Prepared;
-impl Prepared {
-  pub fn failed(_: String) -> Self { Self }
-  pub fn evidence(&self) -> Value { Value::Null }
-  pub fn files(&self) -> &[OpenFile] { &[] }
-  pub fn before(&self) -> &[Arc<Vec<u8>>] { &[] }
+pub struct Permit(());
+
+impl Permit {
+    /// A permit for the intent at `intent`, if `receipt` vouches for that event.
+    pub fn new(receipt: &Receipt, intent: u64) -> Option<Self> {
+        receipt.events().contains(&intent).then_some(Self(()))
+    }
 }
+
+/// An effect that has looked at the disk and changed nothing.
 #[derive(Debug)]
-pub struct Done { pub failure: Option<String>, pub output: Value, pub seen: Vec<OpenFile> }
-pub fn prepare(_t: &Worktree, _e: &Effect) -> Prepared { Prepared }
-pub fn perform(_p: Permit, _t: &Worktree, _r: Prepared, _u: &[u8;16], _c: &Context, _s: &dyn Fn() -> bool) -> Done { Done { failure: None, output: Value::Null, seen: vec![] } }
-pub fn settle(_t: &Worktree, _e: &Value) -> Evidence { Evidence::Other }
-pub fn harmless(_e: &str) -> bool { true }
-pub fn landed_output(_c: &Context) -> Value { Value::Null }
-pub fn policy_digest() -> String { String::new() }
+pub struct Prepared {
+    /// For the request object: what stands there and what is to stand there. Null when nothing is to be changed.
+    pub evidence: Value,
+    /// For the intent: the files to be changed.
+    pub files: Vec<OpenFile>,
+    /// Their content as it is, in the same order; empty for an absent file.
+    pub before: Vec<Vec<u8>>,
+    verb: &'static str,
+    path: String,
+    work: Work,
+}
+
+#[derive(Debug)]
+enum Work {
+    /// Found out before the intent; said after it, because the effect is what is charged.
+    Refuse(String),
+    Read,
+    Write(Replacement),
+    Edit(Replacement),
+}
+
+/// What every output names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Context {
+    /// `sha256:` of what identifies the tool's code.
+    pub tool: String,
+    /// [`policy_digest`].
+    pub policy_digest: String,
+}
+
+/// What a write or an edit answers when it changed the file.
+pub fn landed(context: &Context) -> Value {
+    object([
+        ("ok", true.into()),
+        ("policy_digest", context.policy_digest.as_str().into()),
+        ("tool", context.tool.as_str().into()),
+    ])
+}
+
+/// Whether an effect of this name changes nothing but the files that its evidence names: without evidence it left nothing.
+pub fn leaves_files_only(effect: &str) -> bool {
+    effect.starts_with("Workspace.")
+}
+
+/// How a handler ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Status {
+    /// It answered. The answer may be a refusal.
+    Ok,
+    /// It could not answer, for this reason. The output is an empty object.
+    Failed(String),
+}
+
+/// What an effect came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done {
+    /// How it ended.
+    pub status: Status,
+    /// The tool's output, an object without `world`.
+    pub output: Value,
+    /// Files whose content the session now knows.
+    pub seen: Vec<OpenFile>,
+}
+
+/// The reason of an effect that its deadline stopped before the point of no return. Nothing was changed.
+pub const DEADLINE: &str = "deadline";
+
+/// Looks at the disk, and changes nothing there.
+pub fn prepare(tree: &Worktree, effect: &Effect) -> Prepared {
+    match effect {
+        Effect::Read(request) => read::prepare(request),
+        Effect::Write(request) => write::prepare(tree, request),
+        Effect::Edit(request) => edit::prepare(tree, request),
+    }
+}
+
+/// Runs what was prepared. `unique` names the temporary file and must differ from call to call: the invocation. `seal` is
+/// asked at most once, right before a file is put in place; reads and refusals do not ask, for they have no such point.
+#[expect(clippy::needless_pass_by_value, reason = "one permit, one effect: it is used up")]
+pub fn perform(
+    permit: Permit,
+    tree: &Worktree,
+    prepared: Prepared,
+    unique: &[u8; 16],
+    context: &Context,
+    seal: Sealing<'_>,
+) -> Done {
+    let Permit(()) = permit;
+    let Prepared { verb, path, work, .. } = prepared;
+    let call = Call { tree, verb, path: &path, unique, context, seal };
+    match work {
+        Work::Refuse(text) => call.refused(text),
+        Work::Read => read::perform(&call),
+        Work::Write(replacement) => write::perform(&call, &replacement),
+        Work::Edit(replacement) => edit::perform(&call, &replacement),
+    }
+}
+
+impl Prepared {
+    fn refusal(verb: &'static str, path: &str, why: &str) -> Self {
+        let refuse = Work::Refuse(format!("{verb} {}: {why}", shown(path)));
+        Self::harmless(verb, path, refuse)
+    }
+
+    fn harmless(verb: &'static str, path: &str, work: Work) -> Self {
+        let (files, before) = (Vec::new(), Vec::new());
+        Self { evidence: Value::Null, files, before, verb, path: path.to_owned(), work }
+    }
+
+    /// The refusal that is already certain, if there is one.
+    pub fn refused(&self) -> Option<&str> {
+        match &self.work {
+            Work::Refuse(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The same effect refused, because the file is not the one that the session last saw (`None`: it saw none there).
+    /// For whoever compares `files` with what the session knows; an effect that changes no file stays as it is.
+    #[must_use]
+    pub fn moved_on(self, seen: Option<&Hash>) -> Self {
+        let Some(file) = self.files.first() else { return self };
+        let why = format!(
+            "the file changed since this session last saw it: it was {}, it is {}; read it again",
+            named(seen),
+            named(file.first.as_ref())
+        );
+        Self::refusal(self.verb, &self.path, &why)
+    }
+}
+
+/// One run of a handler.
+struct Call<'a> {
+    tree: &'a Worktree,
+    verb: &'static str,
+    path: &'a str,
+    unique: &'a [u8; 16],
+    context: &'a Context,
+    seal: Sealing<'a>,
+}
+
+impl Call<'_> {
+    fn output(&self, ok: bool, member: Option<(&str, String)>) -> Value {
+        let mut members = vec![
+            ("ok", Value::from(ok)),
+            ("policy_digest", self.context.policy_digest.as_str().into()),
+            ("tool", self.context.tool.as_str().into()),
+        ];
+        members.extend(member.map(|(name, text)| (name, Value::from(text))));
+        Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
+    fn accepted(&self, member: Option<(&str, String)>, path: &str, content: Hash) -> Done {
+        let seen = OpenFile { path: path.to_owned(), first: Some(content), second: None };
+        Done { status: Status::Ok, output: self.output(true, member), seen: vec![seen] }
+    }
+
+    fn refused(&self, text: String) -> Done {
+        let output = self.output(false, Some(("refused", text)));
+        Done { status: Status::Ok, output, seen: Vec::new() }
+    }
+
+    fn refuse(&self, why: &dyn std::fmt::Display) -> Done {
+        self.refused(format!("{} {}: {why}", self.verb, shown(self.path)))
+    }
+}
+
+fn failed(reason: String) -> Done {
+    Done { status: Status::Failed(reason), output: object([]), seen: Vec::new() }
+}
+
+/// A content hash in a text.
+fn named(hash: Option<&Hash>) -> String {
+    hash.map_or_else(|| "absent".to_owned(), |hash| format!("sha256:{}", hex(hash)))
+}
+
+/// What the sandbox allows, as an object.
+pub fn policy() -> Value {
+    let number = |limit: usize| Value::from(limit as u64);
+    object([
+        ("policy", "worldlog/sandbox-policy/v1".into()),
+        ("case", "ascii-fold".into()),
+        ("fs_deny_write", DENY_WRITE.map(Value::from).to_vec().into()),
+        ("fs_deny_write_any_folder", vec![GIT.into(), TEMPORARY.into()].into()),
+        ("file_bytes_max", number(FILE_BYTES_MAX)),
+        ("path_depth_max", number(PATH_DEPTH_MAX)),
+        ("path_links_max", number(PATH_LINKS_MAX)),
+    ])
+}
+
+/// Hex SHA-256 of the canonical bytes of [`policy`].
+pub fn policy_digest() -> String {
+    hex(&sha256(&policy().to_bytes()))
+}

@@ -194,7 +194,8 @@ impl<'a, S: Store + ?Sized> Walk<'a, S> {
             match layout::tile(self.store, tile.id.level(), tile.id.index()) {
                 Ok(Some(bytes)) if bytes == tile.to_bytes() => {}
                 Ok(Some(bytes)) => {
-                    self.tiles.push((format!("{} differs", tile.id), first_difference(&tile, &bytes)));
+                    self.tiles
+                        .push((format!("{} differs", tile.id), first_difference(&tile, &bytes)));
                 }
                 Ok(None) => self.tiles.push((format!("{} is missing", tile.id), None)),
                 Err(error) => self.tiles.push((error.to_string(), None)),
@@ -272,7 +273,11 @@ fn collect<S: Store + ?Sized>(
             Ok(Some(key)) => drop(keys.insert(name.clone(), EpisodeKey::new(key))),
             Ok(None) if row.redacted => {}
             Ok(None) => {
-                report.find("episode-key-missing", None, format!("the key of episode {name} is missing"));
+                report.find(
+                    "episode-key-missing",
+                    None,
+                    format!("the key of episode {name} is missing"),
+                );
             }
             Err(error) => report.find("store-damaged", None, error.to_string()),
         }
@@ -300,10 +305,8 @@ fn collect<S: Store + ?Sized>(
 /// What the store says; a snapshot that is not there is no harm.
 pub(super) fn write_snapshot<S: Store + ?Sized>(store: &S, bytes: &[u8]) -> Result<(), StoreError> {
     let parts = bytes.chunks(SNAPSHOT_PART_BYTES);
-    let mut pairs: Vec<_> = (0_u32..)
-        .zip(parts)
-        .map(|(number, part)| (part_key(number), part.to_vec()))
-        .collect();
+    let mut pairs: Vec<_> =
+        (0_u32..).zip(parts).map(|(number, part)| (part_key(number), part.to_vec())).collect();
     let mut header = (bytes.len() as u64).to_be_bytes().to_vec();
     header.extend_from_slice(&sha256(bytes));
     pairs.push((SNAPSHOT.to_vec(), header));
@@ -317,7 +320,8 @@ fn part_key(number: u32) -> Vec<u8> {
 fn read_snapshot<S: Store + ?Sized>(store: &S) -> Option<Snapshot> {
     let header = store.side_get(SNAPSHOT).ok()??;
     let (length, hash) = header.split_first_chunk::<8>()?;
-    let length = Some(u64::from_be_bytes(*length)).filter(|length| *length <= SNAPSHOT_BYTES_MAX)?;
+    let length =
+        Some(u64::from_be_bytes(*length)).filter(|length| *length <= SNAPSHOT_BYTES_MAX)?;
     let length = usize::try_from(length).ok()?;
     let mut bytes = Vec::new();
     let mut number = 0;

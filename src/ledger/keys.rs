@@ -159,9 +159,11 @@ impl Keys {
             Key {
                 id: key_id(&self.origin, usage, &public),
                 alg,
-                pop: crate::event::Blob(
-                    signer.sign_raw(&possession_message(&self.origin, usage, &public)),
-                ),
+                pop: crate::event::Blob(signer.sign_raw(&possession_message(
+                    &self.origin,
+                    usage,
+                    &public,
+                ))),
                 public: crate::event::Blob(public),
                 usage,
                 from: 0,

@@ -25,6 +25,7 @@ pub use keys::{Keys, KeysError, Seeds};
 pub use open::{Config, OpenError, open};
 pub use writer::Reserve;
 pub use read::Found;
+pub use writer::Reserve;
 
 use crate::clock::Clock;
 use crate::event::blind::{EpisodeKey, Opening};

@@ -74,7 +74,9 @@ pub enum OpenError {
         size: u64,
     },
     /// The events, tiles or head do not fit together.
-    #[error("the log is {verdict}: {first}. Nothing was signed; `worldlog fsck` lists every finding")]
+    #[error(
+        "the log is {verdict}: {first}. Nothing was signed; `worldlog fsck` lists every finding"
+    )]
     Findings {
         /// The verdict's word.
         verdict: &'static str,

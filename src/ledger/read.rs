@@ -156,7 +156,8 @@ impl Ledger {
         match event.body.clone() {
             Body::Commit(commit) => {
                 plan = Some(commit.plan);
-                if let Some(event) = commit.outcome.map(|seq| self.parsed(seq)).transpose()?.flatten()
+                if let Some(event) =
+                    commit.outcome.map(|seq| self.parsed(seq)).transpose()?.flatten()
                     && let Body::Outcome(outcome) = event.body.clone()
                 {
                     intent = outcome.intent;
@@ -222,9 +223,9 @@ impl Ledger {
         let width = usize::from(id.width());
         {
             let tree = read(&self.shared.tree);
-            let edge = tree.partials().find(|(edge, _)| {
-                (edge.level(), edge.index()) == (id.level(), id.index())
-            });
+            let edge = tree
+                .partials()
+                .find(|(edge, _)| (edge.level(), edge.index()) == (id.level(), id.index()));
             if let Some((_, hashes)) = edge {
                 return Ok(hashes.get(..width).map(<[Hash]>::concat));
             }

@@ -61,15 +61,18 @@ impl Ledger {
             let state = read(&self.shared.state);
             let position = state.position();
             let durable = position.seq == self.published().head.size;
-            if !durable || position.seq < last.saturating_add(if now { 1 } else { SNAPSHOT_EVERY }) {
+            if !durable || position.seq < last.saturating_add(if now { 1 } else { SNAPSHOT_EVERY })
+            {
                 return None;
             }
             state.clone()
         };
         let seq = state.position().seq;
-        let written = Snapshot::take(&mut state).map_err(|error| error.to_string()).and_then(|bytes| {
-            write_snapshot(self.shared.store.as_ref(), &bytes).map_err(|error| error.to_string())
-        });
+        let written =
+            Snapshot::take(&mut state).map_err(|error| error.to_string()).and_then(|bytes| {
+                write_snapshot(self.shared.store.as_ref(), &bytes)
+                    .map_err(|error| error.to_string())
+            });
         match written {
             Ok(()) => Some(seq),
             Err(error) => {

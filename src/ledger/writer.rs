@@ -1,6 +1,8 @@
 //! The writer thread: group commit.
 
-use super::{Committed, Draft, Message, NewObject, Published, Refused, Shared, Submission, lock, read, write};
+use super::{
+    Committed, Draft, Message, NewObject, Published, Refused, Shared, Submission, lock, read, write,
+};
 use crate::clock::Now;
 use crate::event::{Body, EpisodeLink, Event, Seal};
 use crate::limits::{
@@ -136,7 +138,8 @@ fn commit(shared: &Shared, group: Vec<Message>) {
             for one in staged {
                 let leaves = one.events.iter().map(|(_, leaf, _)| *leaf).collect();
                 let receipt = Arc::clone(&receipt);
-                let committed = Committed { first: one.first, at, leaves, entry: one.entry, receipt };
+                let committed =
+                    Committed { first: one.first, at, leaves, entry: one.entry, receipt };
                 // A caller that went away finds its answer in the log.
                 let _ = one.message_answer.send(Ok(committed));
             }
@@ -343,7 +346,8 @@ fn put_payloads(batch: &mut Batch, staged: &[Staged]) -> Result<(), StoreError> 
 }
 
 fn sign_head(shared: &Shared, tree: &Tree) -> Result<String, String> {
-    let checkpoint = Checkpoint::new(shared.keys.origin(), tree.head()).map_err(|e| e.to_string())?;
+    let checkpoint =
+        Checkpoint::new(shared.keys.origin(), tree.head()).map_err(|e| e.to_string())?;
     let text = checkpoint.to_string();
     let line = cosign::sign_note(&shared.keys.head, &text).map_err(|e| e.to_string())?;
     Note::new(&text, vec![line]).map(|note| note.to_string()).map_err(|e| e.to_string())

@@ -130,8 +130,8 @@ impl<S: TileSource> Reader<S> {
         let whole = Subtree { start: 0, end: head.size };
         let computed = whole.root(|node| {
             // Every node of the whole tree's edge lies in a partial tile, because its level has no more full ones.
-            let id = Self::place(node, head.size).map(|(id, _)| id);
-            id.and_then(|id| edge.get(&id))
+            Self::place(node, head.size)
+                .and_then(|id| edge.get(&id))
                 .and_then(|tile| Self::hash_in(node, tile))
                 .ok_or(ReadError::Edge { computed: EMPTY_ROOT, expected: head.root })
         })?;
@@ -158,15 +158,6 @@ impl<S: TileSource> Reader<S> {
     /// The hash of leaf `index`.
     pub fn leaf_hash(&mut self, index: u64) -> Result<Hash, ReadError<S::Error>> {
         self.node(Node { height: 0, index })
-    }
-
-    /// The hashes of a tile as this tree has it: `TileId::holding` names it.
-    pub fn tile(&mut self, id: TileId) -> Result<&[Hash], ReadError<S::Error>> {
-        let position = (id.index() << 8) + u64::from(id.width()) - 1;
-        match TileId::holding(id.level(), position, self.head.size) {
-            Some(own) if own == id => self.authenticated(id),
-            _ => Err(self.outside(position)),
-        }
     }
 
     /// The proof that leaf `index` is in the tree of the first `size` leaves; `size` may be any up to the head's, so
@@ -217,15 +208,15 @@ impl<S: TileSource> Reader<S> {
 
     /// The hash of a complete subtree.
     pub fn node(&mut self, node: Node) -> Result<Hash, ReadError<S::Error>> {
-        let Some((id, _)) = Self::place(node, self.head.size) else {
+        let Some(id) = Self::place(node, self.head.size) else {
             return Err(self.outside(node.index));
         };
-        let hash = Self::hash_in(node, self.authenticated(id)?);
+        let hash = Self::hash_in(node, self.tile(id)?);
         hash.ok_or_else(|| self.outside(node.index))
     }
 
-    /// A tile of this tree; `id` must be named as wide as the tree has it.
-    fn authenticated(&mut self, id: TileId) -> Result<&[Hash], ReadError<S::Error>> {
+    /// The hashes of a tile, named as wide as this tree has it (see [`TileId::holding`]).
+    pub fn tile(&mut self, id: TileId) -> Result<&[Hash], ReadError<S::Error>> {
         if id.width() < TILE_WIDTH {
             let outside = self.outside(id.index() << 8);
             return self.edge.get(&id).map(Vec::as_slice).ok_or(outside);
@@ -259,16 +250,16 @@ impl<S: TileSource> Reader<S> {
         decode_tile(id, &bytes).map_err(|cause| ReadError::Shape { id, cause })
     }
 
-    /// The tile that a complete subtree lies in, and the offset of its first hash there.
-    fn place(node: Node, size: u64) -> Option<(TileId, usize)> {
+    /// The tile that a complete subtree lies in, if it is in the tree.
+    fn place(node: Node, size: u64) -> Option<TileId> {
         let level = u8::try_from(node.height / 8).ok()?;
         let first = node.index.checked_mul(1 << (node.height % 8))?;
         let last = first.checked_add((1 << (node.height % 8)) - 1)?;
         // The last hash of the subtree must be in the tree, and then the first is in the same tile.
-        let id = TileId::holding(level, last, size)?;
-        Some((id, usize::from((first & 0xff) as u8)))
+        TileId::holding(level, last, size)
     }
 
+    /// The hash of a complete subtree from the tile that it lies in.
     fn hash_in(node: Node, tile: &[Hash]) -> Option<Hash> {
         let hashes = 1_usize << (node.height % 8);
         let offset = usize::from((node.index << (node.height % 8) & 0xff) as u8);

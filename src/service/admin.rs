@@ -71,7 +71,11 @@ impl GrantSpec {
                     let bad = || format!("grant {text:?}: ttl is not a number of seconds");
                     spec.ttl_s = Some(seconds.ok_or_else(bad)?);
                 }
-                _ => return Err(format!("grant {text:?}: {part:?} is neither confirm nor ttl=SECONDS")),
+                _ => {
+                    return Err(format!(
+                        "grant {text:?}: {part:?} is neither confirm nor ttl=SECONDS"
+                    ));
+                }
             }
         }
         Ok(spec)
@@ -174,9 +178,12 @@ impl Service {
             let key = match self.inner.ledger.episode_key(name) {
                 Some(key) => key,
                 None => {
-                    let known = |state: &crate::state::State| state.episodes_by_name.get(name).is_some();
+                    let known =
+                        |state: &crate::state::State| state.episodes_by_name.get(name).is_some();
                     if self.inner.ledger.with_state(known) {
-                        return Err(invalid("the episode's payloads were redacted; begin another one"));
+                        return Err(invalid(
+                            "the episode's payloads were redacted; begin another one",
+                        ));
                     }
                     let key = EpisodeKey::new(draw()?);
                     submission.keys.push((name.clone(), key.clone()));
@@ -227,8 +234,7 @@ impl Service {
             return Err(AdminError::Invalid(text));
         }
         let drafts = hits.iter().map(|view| {
-            let revocation =
-                Revocation { reason: RevocationReason::Operator, session: view.id };
+            let revocation = Revocation { reason: RevocationReason::Operator, session: view.id };
             Draft::plain(view.row.episode.as_ref(), revocation)
         });
         let submission = Submission { drafts: drafts.collect(), ..Submission::default() };

@@ -8,6 +8,7 @@
 //! never leaves an effect without its record. Dying before the intent is durable leaves nothing; dying after it leaves an
 //! intent, which `recovery` settles by what the disk shows.
 
+use super::answer::{Answer, ReceiptView, advice, compose, effect_value, problem_of};
 use super::{Caller, Service, reference};
 use crate::broker::{Ask, Decision, Record, decide};
 use crate::canon::{Value, object};
@@ -15,12 +16,13 @@ use crate::event::blind::{EpisodeKey, InvocationKey, OpenFile, Opening};
 use crate::event::{
     B16, Commit, Denial, EpisodeName, Fixed, Front, Intent, Outcome, Plan, Status, hex, prior,
 };
+use crate::handlers::Status as HandlerStatus;
 use crate::handlers::{self, Done, Effect, Permit, Prepared};
 use crate::ledger::{Committed, Draft, NewObject, Refused, Submission};
 use crate::limits::{EVENT_FILES_MAX, INVOCATION_MS_MAX};
 use crate::merkle::hash::{Hash, sha256};
 use crate::sandbox::Worktree;
-use crate::transitions::{ParsedPlan, PlannedEffect, Transition, check_laws};
+use crate::transitions::{Demand, ParsedPlan, Transition, check_laws};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,59 +42,6 @@ pub struct Call {
     pub tool: String,
     /// The arguments.
     pub args: Value,
-}
-
-/// Where a call is in the log. A function of the commit alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReceiptView {
-    /// 32 hexadecimal digits.
-    pub invocation: String,
-    /// Entry index.
-    pub entry: u64,
-    /// Seq of the commit.
-    pub leaf: u64,
-    /// Leaf hash of the commit.
-    pub leaf_hash: Hash,
-    /// Name of the output.
-    pub output: String,
-    /// Why the effect was denied.
-    pub denial: Option<Denial>,
-    /// Whether recovery completed the call.
-    pub recovered: bool,
-}
-
-impl ReceiptView {
-    /// `{"invocation","entry","leaf","leaf_hash","size","output","denial"?,"recovered"?}`.
-    pub fn to_value(&self) -> Value {
-        let mut value = object([
-            ("invocation", self.invocation.as_str().into()),
-            ("entry", self.entry.into()),
-            ("leaf", self.leaf.into()),
-            ("leaf_hash", hex(&self.leaf_hash).into()),
-            ("size", (self.leaf + 1).into()),
-            ("output", self.output.as_str().into()),
-        ]);
-        if let Value::Object(members) = &mut value {
-            if let Some(denial) = self.denial {
-                members.insert("denial".to_owned(), denial.as_str().into());
-            }
-            if self.recovered {
-                members.insert("recovered".to_owned(), true.into());
-            }
-        }
-        value
-    }
-}
-
-/// A committed answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    /// The tool's output with the `world` block: the bytes of the object that the commit names.
-    pub output: Arc<Vec<u8>>,
-    /// Why it is no success and what to do next; `None` for a success.
-    pub problem: Option<String>,
-    /// Where it is in the log.
-    pub receipt: ReceiptView,
 }
 
 /// Why there is no committed answer.
@@ -117,7 +66,9 @@ pub enum CallError {
         invocation: String,
     },
     /// The effect ran, and the call is not confirmed committed.
-    #[error("effects were requested but the invocation was not confirmed committed; effect records: {record}")]
+    #[error(
+        "effects were requested but the invocation was not confirmed committed; effect records: {record}"
+    )]
     Unconfirmed {
         /// 32 hexadecimal digits.
         invocation: String,
@@ -213,9 +164,11 @@ impl Run {
 
     async fn run(self) -> Result<Answer, CallError> {
         let plan = crate::canon::parse(&self.plan.bytes).unwrap_or(Value::Null);
-        match check_laws(&plan, &self.transition.1.declared()) {
+        match check_laws(&plan, self.transition.1.declared()) {
             Ok(ParsedPlan::Result(result)) => self.refuse(result).await,
-            Ok(ParsedPlan::Effect(effect)) => self.execute(effect).await,
+            Ok(ParsedPlan::Effect { id, demand, payload, .. }) => {
+                self.execute(PlannedEffect { id, demand, payload }).await
+            }
             Err(error) => Err(CallError::Transition(error.to_string())),
         }
     }
@@ -281,7 +234,9 @@ impl Run {
     async fn refuse(self, result: Value) -> Result<Answer, CallError> {
         let said = result.get("refused").and_then(Value::as_str).map(str::to_owned);
         let problem = said.map(|text| {
-            format!("{text}. Nothing ran and nothing was spent: change the argument and call again.")
+            format!(
+                "{text}. Nothing ran and nothing was spent: change the argument and call again."
+            )
         });
         let output = self.object(&self.compose(result, Vec::new()));
         let hash = sha256(&output.bytes);
@@ -301,31 +256,19 @@ impl Run {
     async fn execute(self, planned: PlannedEffect) -> Result<Answer, CallError> {
         let frozen = self.service.inner.ledger.with_state(|state| state.frozen(&self.episode));
         if frozen {
-            return Err(CallError::Closed("the operator has stopped new effects here; ask, and send it again"));
+            return Err(CallError::Closed(
+                "the operator has stopped new effects here; ask, and send it again",
+            ));
         }
-        let root = self.service.inner.workspace.join(self.episode.as_str());
-        let effect = Effect::parse(&planned.effect, &planned.payload);
-        let looked = tokio::task::spawn_blocking(move || {
-            let tree = Worktree::open(&root).map_err(|error| error.to_string())?;
-            let prepared = match &effect {
-                Ok(effect) => handlers::prepare(&tree, effect),
-                Err(error) => Prepared::failed(error.to_string()),
-            };
-            Ok::<_, String>((tree, prepared))
-        });
-        let looked = looked.await.map_err(|error| CallError::Transition(error.to_string()))?;
-        let (tree, prepared) = looked.map_err(CallError::Transition)?;
-        if prepared.files().len() > EVENT_FILES_MAX {
-            return Err(CallError::Transition("it would change too many files".to_owned()));
-        }
+        let look = self.look(&planned).await.map_err(CallError::Transition)?;
         for _ in 0..DECISIONS_MAX {
             let at = self.service.now();
             let ask = Ask {
                 session: &self.caller.id,
                 episode: &self.episode,
-                effect: &planned.effect,
-                scope: &planned.scope,
-                cost: planned.cost,
+                effect: planned.demand.effect,
+                scope: planned.demand.scope,
+                cost: planned.demand.cost,
                 token: None,
             };
             let decision = self.service.inner.ledger.with_state(|state| decide(state, at, &ask));
@@ -334,12 +277,12 @@ impl Run {
                     return self.deny(&planned, denial, before).await;
                 }
                 Decision::Allow { grant, before } => {
-                    let request = self.request(&planned, prepared.evidence());
-                    let submission = self.intent(&planned, grant, before, &request, &prepared);
+                    let request = self.request(&planned, look.evidence());
+                    let submission = self.intent(&planned, grant, before, &request, &look);
                     match self.service.inner.ledger.commit(submission).await {
                         Ok(committed) => {
                             let began = Began { committed, before, request, at };
-                            return self.perform(planned, tree, prepared, began).await;
+                            return self.perform(planned, look, began).await;
                         }
                         // Decide again: what was true when it was decided is not when it would be written.
                         Err(Refused::Changed(reason)) => {
@@ -353,15 +296,34 @@ impl Run {
         Err(CallError::NotCommitted(Refused::Busy))
     }
 
+    /// What the handler sees before anything is decided. It changes nothing.
+    async fn look(&self, planned: &PlannedEffect) -> Result<Look, String> {
+        let root = self.service.inner.workspace.join(self.episode.as_str());
+        let effect = match Effect::parse(planned.demand.effect, &planned.payload) {
+            Ok(effect) => effect,
+            Err(error) => return Ok(Look::Failed(error.to_string())),
+        };
+        let looked = tokio::task::spawn_blocking(move || {
+            let tree = Worktree::open(&root).map_err(|error| error.to_string())?;
+            let prepared = handlers::prepare(&tree, &effect);
+            Ok::<_, String>(Look::Ready(tree, Box::new(prepared)))
+        });
+        let look = looked.await.map_err(|error| error.to_string())??;
+        if look.files().len() > EVENT_FILES_MAX {
+            return Err("it would change too many files".to_owned());
+        }
+        Ok(look)
+    }
+
     fn request(&self, planned: &PlannedEffect, evidence: Value) -> NewObject {
         self.object(&object([
-            ("cost", planned.cost.into()),
-            ("effect", planned.effect.as_str().into()),
+            ("cost", planned.demand.cost.into()),
+            ("effect", planned.demand.effect.into()),
             ("evidence", evidence),
             ("invocation", self.inv.to_string().into()),
             ("plan", reference(&self.plan.bytes).into()),
             ("request", "world/effect-request/v1".into()),
-            ("scope", planned.scope.as_str().into()),
+            ("scope", planned.demand.scope.into()),
         ]))
     }
 
@@ -371,24 +333,29 @@ impl Run {
         grant: u64,
         before: u64,
         request: &NewObject,
-        prepared: &Prepared,
+        look: &Look,
     ) -> Submission {
         let hash = sha256(&request.bytes);
-        let files: Vec<OpenFile> = prepared.files().to_vec();
+        let files: Vec<OpenFile> = look.files().to_vec();
         let body = Intent {
-            cost: planned.cost,
+            cost: planned.demand.cost,
             plan: prior(0),
             files: files.iter().map(|file| file.change(&self.key)).collect(),
             grant: Some(grant),
-            scope: planned.scope.clone(),
+            scope: planned.demand.scope.to_owned(),
             before,
-            effect: planned.effect.clone(),
+            effect: planned.demand.effect.to_owned(),
             request: self.blind().bref(&hash),
         };
-        let backups: Vec<NewObject> = prepared
-            .before()
+        // What an absent file had before is not worth an object.
+        let backups: Vec<NewObject> = files
             .iter()
-            .map(|bytes| NewObject { episode: Some(self.episode.clone()), bytes: Arc::clone(bytes) })
+            .zip(look.before())
+            .filter(|(file, _)| file.first.is_some())
+            .map(|(_, bytes)| NewObject {
+                episode: Some(self.episode.clone()),
+                bytes: Arc::new(bytes.clone()),
+            })
             .collect();
         let more = backups.iter().map(|object| sha256(&object.bytes)).collect();
         let mut objects = vec![self.input.clone(), self.plan.clone(), request.clone()];
@@ -408,9 +375,9 @@ impl Run {
         let record = self.object(
             &Record {
                 invocation: self.inv.to_string(),
-                effect: planned.effect.clone(),
-                scope: planned.scope.clone(),
-                cost: planned.cost,
+                effect: planned.demand.effect.to_owned(),
+                scope: planned.demand.scope.to_owned(),
+                cost: planned.demand.cost,
                 budget_before: before,
                 charge: 0,
                 denial: Some(denial),
@@ -450,15 +417,14 @@ impl Run {
         };
         let committed = self.service.inner.ledger.commit(submission).await;
         let committed = committed.map_err(CallError::NotCommitted)?;
-        let problem = Some(advice(denial, &planned.effect));
+        let problem = Some(advice(denial, planned.demand.effect));
         Ok(self.answer(&committed, &output, Some(denial), problem))
     }
 
     async fn perform(
         self,
         planned: PlannedEffect,
-        tree: Worktree,
-        prepared: Prepared,
+        look: Look,
         began: Began,
     ) -> Result<Answer, CallError> {
         let unconfirmed = |record: &str| CallError::Unconfirmed {
@@ -468,9 +434,14 @@ impl Run {
         let permit = Permit::new(&began.committed.receipt, began.committed.first + 1);
         let permit = permit.ok_or_else(|| unconfirmed("none"))?;
         let (context, inv) = (self.service.inner.context.clone(), self.inv.0);
-        let evidence = prepared.evidence();
-        let done = tokio::task::spawn_blocking(move || {
-            handlers::perform(permit, &tree, prepared, &inv, &context, &|| true)
+        let evidence = look.evidence();
+        let done = tokio::task::spawn_blocking(move || match look {
+            Look::Ready(tree, prepared) => {
+                handlers::perform(permit, &tree, *prepared, &inv, &context, &|| true)
+            }
+            Look::Failed(reason) => {
+                Done { status: HandlerStatus::Failed(reason), output: object([]), seen: Vec::new() }
+            }
         });
         let done = done.await.map_err(|error| {
             tracing::error!(%error, "a handler ended in a panic");
@@ -494,20 +465,29 @@ impl Run {
     }
 
     /// Outcome and commit of an effect that ran.
-    fn conclude(&self, planned: &PlannedEffect, began: &Began, done: Done, evidence: Value) -> Written {
-        let ok = done.failure.is_none();
-        let status = if ok { Status::Ok } else { Status::Failed };
+    fn conclude(
+        &self,
+        planned: &PlannedEffect,
+        began: &Began,
+        done: Done,
+        evidence: Value,
+    ) -> Written {
+        let (status, failure) = match &done.status {
+            HandlerStatus::Ok => (Status::Ok, None),
+            HandlerStatus::Failed(reason) => (Status::Failed, Some(reason.clone())),
+        };
+        let ok = failure.is_none();
         let result = ok.then(|| self.object(&done.output));
         let record = Record {
             invocation: self.inv.to_string(),
-            effect: planned.effect.clone(),
-            scope: planned.scope.clone(),
-            cost: planned.cost,
+            effect: planned.demand.effect.to_owned(),
+            scope: planned.demand.scope.to_owned(),
+            cost: planned.demand.cost,
             budget_before: began.before,
-            charge: planned.cost,
+            charge: planned.demand.cost,
             denial: None,
             status,
-            failure: done.failure.clone(),
+            failure,
             evidence,
             request: Some(reference(&began.request.bytes)),
             result: result.as_ref().map(|object| reference(&object.bytes)),
@@ -526,7 +506,7 @@ impl Run {
         let outcome = Outcome {
             plan: first,
             seen: done.seen.iter().filter_map(|file| file.seen(&self.key)).collect(),
-            charge: planned.cost,
+            charge: planned.demand.cost,
             denial: None,
             intent: Some(first + 1),
             record: blind.bref(&record_hash),
@@ -547,6 +527,42 @@ impl Run {
     }
 }
 
+/// The one effect of a plan.
+struct PlannedEffect {
+    id: String,
+    demand: Demand,
+    payload: Value,
+}
+
+/// What the handler saw, or why it cannot run.
+enum Look {
+    Ready(Worktree, Box<Prepared>),
+    Failed(String),
+}
+
+impl Look {
+    fn evidence(&self) -> Value {
+        match self {
+            Self::Ready(_, prepared) => prepared.evidence.clone(),
+            Self::Failed(_) => Value::Null,
+        }
+    }
+
+    fn files(&self) -> &[OpenFile] {
+        match self {
+            Self::Ready(_, prepared) => &prepared.files,
+            Self::Failed(_) => &[],
+        }
+    }
+
+    fn before(&self) -> &[Vec<u8>] {
+        match self {
+            Self::Ready(_, prepared) => &prepared.before,
+            Self::Failed(_) => &[],
+        }
+    }
+}
+
 /// What is known once the intent is durable.
 struct Began {
     committed: Committed,
@@ -561,50 +577,4 @@ struct Written {
     output: NewObject,
     record: String,
     problem: Option<String>,
-}
-
-/// A tool's own output with the `world` block.
-pub(super) fn compose(own: Value, effects: Vec<Value>, plan: &str) -> Value {
-    let mut members = match own {
-        Value::Object(members) => members,
-        _ => std::collections::BTreeMap::new(),
-    };
-    let world = object([("effects", Value::Array(effects)), ("plan", plan.into())]);
-    members.insert("world".to_owned(), world);
-    Value::Object(members)
-}
-
-pub(super) fn effect_value(id: &str, status: Status, record: &NewObject) -> Value {
-    object([
-        ("id", id.into()),
-        ("record", reference(&record.bytes).into()),
-        ("status", status.as_str().into()),
-    ])
-}
-
-fn problem_of(done: &Done) -> Option<String> {
-    if let Some(failure) = &done.failure {
-        return Some(format!(
-            "{failure}. The handler failed and one unit was spent; look at what is there before you repeat it."
-        ));
-    }
-    let refused = done.output.get("ok").and_then(Value::as_bool) == Some(false);
-    let text = done.output.get("refused").and_then(Value::as_str).unwrap_or("the operation was refused");
-    refused.then(|| format!("{text}. The effect ran, changed nothing, and one unit was spent."))
-}
-
-/// What an agent should do about a denial.
-fn advice(denial: Denial, effect: &str) -> String {
-    let next = match denial {
-        Denial::EffectName | Denial::Scope => {
-            "this session may not use it here; ask your operator for a grant"
-        }
-        Denial::Expired => "the grant is over; ask your operator to extend the session",
-        Denial::Budget => "its budget is spent; stop calling tools that need it and tell your operator",
-        Denial::Token => "the token is not the token of this call; ask for a new preview",
-        Denial::Approval => "a person has to approve this call first; send it again with the token after that",
-        Denial::Hook => "a hook of the operator said no; do something else",
-        Denial::Loop => "the same call was refused again and again; change it, or ask your operator",
-    };
-    format!("{denial}: {effect} did not run and nothing was spent; {next}.")
 }

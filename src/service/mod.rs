@@ -5,12 +5,14 @@
 //! what only the operator may do in `admin`. Nothing here knows HTTP or JSON-RPC.
 
 mod admin;
+mod answer;
 mod invoke;
 mod recovery;
 mod view;
 
 pub use admin::{AdminError, GrantSpec, NewSession, SessionView};
-pub use invoke::{Answer, Call, CallError, ReceiptView};
+pub use answer::{Answer, ReceiptView};
+pub use invoke::{Call, CallError};
 pub use view::{EventView, Health, LogEntry};
 
 use crate::clock::Clock;
@@ -21,7 +23,7 @@ use crate::ledger::{Draft, Ledger, NewObject, Refused, Submission};
 use crate::merkle::hash::sha256;
 use crate::state::SessionRow;
 use crate::store::StoreError;
-use crate::transitions::{self, Transition};
+use crate::transitions::{self, Demand, Transition};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -145,7 +147,7 @@ impl Service {
         crate::durable::create_folder(&workspace)
             .map_err(|error| StartError::Workspace { path: workspace.clone(), error })?;
         let mut published = BTreeMap::new();
-        for transition in transitions::all() {
+        for transition in transitions::all().iter().copied() {
             let seq = publish(&config.ledger, transition)?;
             published.insert(transition.tool(), (seq, transition));
         }
@@ -233,12 +235,12 @@ fn publish(ledger: &Ledger, transition: &dyn Transition) -> Result<u64, Refused>
     let schema = transition.input_schema().to_bytes();
     let body = crate::event::Transition {
         tool: transition.tool().to_owned(),
-        access: transition.access(),
+        access: demand(&transition.access()),
         engine: transition.engine().to_owned(),
         finish: transition.finish(),
         schema: Fixed(sha256(&schema)),
         source: Fixed(sha256(&source)),
-        declared: transition.declared(),
+        declared: transition.declared().iter().map(demand).collect(),
     };
     let current = ledger.with_state(|state| {
         let seq = *state.tools.get(&body.tool)?;
@@ -261,4 +263,12 @@ fn publish(ledger: &Ledger, transition: &dyn Transition) -> Result<u64, Refused>
         keys: Vec::new(),
     };
     ledger.commit_blocking(submission).map(|committed| committed.first)
+}
+
+fn demand(demand: &Demand) -> crate::event::Demand {
+    crate::event::Demand {
+        effect: demand.effect.to_owned(),
+        scope: demand.scope.to_owned(),
+        cost: demand.cost,
+    }
 }

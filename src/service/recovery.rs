@@ -8,14 +8,14 @@
 //!
 //! It runs at start-up for every open intent, and ahead of a call for its episode, under the episode's lock.
 
-use super::invoke::{compose, effect_value};
+use super::answer::{compose, effect_value};
 use super::{Service, reference};
 use crate::broker::{ClosureRecord, Record};
 use crate::canon::{Value, parse};
 use crate::event::blind::{EpisodeKey, InvocationKey, OpenFile, Opening};
 use crate::event::{
-    Body, ClosedBy, Closure, Commit, EpisodeName, Event, Evidence, Intent, Outcome, Status, Verdict,
-    hex, prior,
+    Body, ClosedBy, Closure, Commit, EpisodeName, Event, Evidence, Intent, Outcome, Status,
+    Verdict, hex, prior,
 };
 use crate::handlers;
 use crate::ledger::{Draft, NewObject, Refused, Submission};
@@ -45,10 +45,9 @@ impl Service {
     /// # Errors
     /// [`Refused`] or a [`StoreError`] in words.
     pub(super) fn recover_all(&self) -> Result<(), Refused> {
-        let open: Vec<_> = self
-            .inner
-            .ledger
-            .with_state(|state| state.calls.iter().map(|(seq, call)| (*seq, call.clone())).collect());
+        let open: Vec<_> = self.inner.ledger.with_state(|state| {
+            state.calls.iter().map(|(seq, call)| (*seq, call.clone())).collect()
+        });
         open.into_iter().try_for_each(|(plan, call)| self.recover(plan, call))
     }
 
@@ -98,7 +97,7 @@ impl Service {
         if open.call.outcome.is_some() {
             return (Verdict::Unrecorded, Evidence::Record);
         }
-        if open.intent.files.is_empty() && handlers::harmless(&open.intent.effect) {
+        if open.intent.files.is_empty() && handlers::leaves_files_only(&open.intent.effect) {
             return (Verdict::NotHappened, Evidence::Harmless);
         }
         let root = self.inner.workspace.join(open.call.episode.as_str());
@@ -170,7 +169,7 @@ impl Service {
         draft: impl Fn(Body, Opening) -> Draft,
         object: impl Fn(&Value) -> NewObject,
     ) -> (Vec<Draft>, Vec<NewObject>) {
-        let own = handlers::landed_output(&self.inner.context);
+        let own = handlers::landed(&self.inner.context);
         let result = object(&own);
         let record = Record {
             invocation: open.call.inv.to_string(),

@@ -3,7 +3,7 @@
 //! Heads, events and entries are public, because nothing in them tells what an agent did it to. Objects are for those who
 //! may see them: an agent those of its own episode, an auditor all; to anybody else every name is equally unknown.
 
-use super::invoke::ReceiptView;
+use super::answer::ReceiptView;
 use super::{Caller, Service};
 use crate::canon::{Value, object};
 use crate::event::{B16, B32, Body, EpisodeName, Event, Role, hex};
@@ -129,8 +129,8 @@ impl Service {
     /// How the server is.
     pub fn health(&self) -> Health {
         let ledger = &self.inner.ledger;
-        let (entries, unresolved) = ledger
-            .with_state(|state| (state.once().entries, state.doubts.len() as u64));
+        let (entries, unresolved) =
+            ledger.with_state(|state| (state.once().entries, state.doubts.len() as u64));
         Health {
             origin: ledger.origin().to_owned(),
             size: ledger.published().head.size,
@@ -156,7 +156,8 @@ impl Service {
     /// # Errors
     /// [`StoreError`].
     pub fn events(&self, from: u64, limit: usize) -> Result<Vec<EventView>, StoreError> {
-        let view = |(seq, bytes): (u64, Vec<u8>)| EventView { seq, leaf_hash: leaf_hash(&bytes), bytes };
+        let view =
+            |(seq, bytes): (u64, Vec<u8>)| EventView { seq, leaf_hash: leaf_hash(&bytes), bytes };
         Ok(self.inner.ledger.events(from, limit)?.into_iter().map(view).collect())
     }
 
@@ -174,15 +175,22 @@ impl Service {
         commits.into_iter().filter_map(|event| self.entry(caller, &event).transpose()).collect()
     }
 
-    fn entry(&self, caller: Option<&Caller>, event: &Event) -> Result<Option<LogEntry>, StoreError> {
-        let (Body::Commit(commit), Some(ep), Some(inv)) = (&event.body, &event.ep, event.inv) else {
+    fn entry(
+        &self,
+        caller: Option<&Caller>,
+        event: &Event,
+    ) -> Result<Option<LogEntry>, StoreError> {
+        let (Body::Commit(commit), Some(ep), Some(inv)) = (&event.body, &event.ep, event.inv)
+        else {
             return Ok(None);
         };
         let read = |seq: u64| -> Result<Option<Event>, StoreError> {
             let bytes = self.inner.ledger.event(seq)?;
             Ok(bytes.and_then(|bytes| Event::decode(&bytes).ok()))
         };
-        let Some(Event { body: Body::Plan(plan), .. }) = read(commit.plan)? else { return Ok(None) };
+        let Some(Event { body: Body::Plan(plan), .. }) = read(commit.plan)? else {
+            return Ok(None);
+        };
         let outcome = match commit.outcome.map(read).transpose()?.flatten() {
             Some(Event { body: Body::Outcome(outcome), .. }) => Some(outcome),
             _ => None,
@@ -222,9 +230,10 @@ impl Service {
     /// [`StoreError`].
     pub fn receipt(&self, inv: &B16) -> Result<Receipt, StoreError> {
         let Some(found) = self.inner.ledger.find(inv)? else {
-            let open = self.inner.ledger.with_state(|state| {
-                state.calls.iter().any(|(_, call)| call.inv == *inv)
-            });
+            let open = self
+                .inner
+                .ledger
+                .with_state(|state| state.calls.iter().any(|(_, call)| call.inv == *inv));
             return Ok(if open { Receipt::Open } else { Receipt::NotStarted });
         };
         self.receipt_of(found)
@@ -262,8 +271,9 @@ impl Service {
         let ledger = &self.inner.ledger;
         let episodes: Vec<EpisodeName> = match &caller.episode {
             Some(name) => vec![name.clone()],
-            None if caller.role == Role::Auditor => ledger
-                .with_state(|state| state.episodes_by_name.iter().map(|(n, _)| n.clone()).collect()),
+            None if caller.role == Role::Auditor => ledger.with_state(|state| {
+                state.episodes_by_name.iter().map(|(n, _)| n.clone()).collect()
+            }),
             None => Vec::new(),
         };
         for episode in &episodes {

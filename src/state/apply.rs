@@ -3,8 +3,8 @@
 //! Total: an unlawful event is folded as far as it makes sense, so that a verifier can report it and go on.
 
 use super::{
-    ApprovalRow, CallRow, ChainRow, ClaimRow, DoubtRow, EpisodeRow, FORGET_AFTER_MS, IntentRow, KeyRow,
-    RunRow, SessionRow, State, TransitionRow,
+    ApprovalRow, CallRow, ChainRow, ClaimRow, DoubtRow, EpisodeRow, FORGET_AFTER_MS, IntentRow,
+    KeyRow, RunRow, SessionRow, State, TransitionRow,
 };
 use crate::event::{
     B16, Body, Closure, Commit, Event, Intent, Key, NO_PREV, Outcome, Plan, Session, Transition,
@@ -48,13 +48,9 @@ impl State {
             Body::Commit(commit) => self.apply_commit(event.seq, commit),
             Body::Closure(closure) => self.apply_closure(event.seq, closure),
             Body::Approval(approval) => {
-                let row = ApprovalRow {
-                    used: false,
-                    until: approval.until,
-                    session: approval.session,
-                    verdict: approval.verdict,
-                };
-                self.approvals.put(approval.token, row);
+                let row =
+                    ApprovalRow { used: false, until: approval.until, verdict: approval.verdict };
+                self.approvals.put((approval.session, approval.token), row);
             }
             Body::Redaction(redaction) => {
                 if let (None, Some(ep)) = (&redaction.refs, &event.ep) {
@@ -82,6 +78,7 @@ impl State {
             self.expiries.remove((expires, id));
             forget_of(&mut self.claims, id, [0; 32].into());
             forget_of(&mut self.tokens, id, [0; 32].into());
+            forget_of(&mut self.approvals, id, [0; 32].into());
             forget_of(&mut self.seen, id, [0; 16].into());
             forget_of(&mut self.uses, id, [0; 16].into());
             self.runs.remove(id);
@@ -170,7 +167,7 @@ impl State {
         });
         let key = (call.episode.clone(), intent.effect.clone(), intent.scope.clone());
         let mut spent = self.spending.get(&key).copied().unwrap_or_default();
-        spent.reserved += intent.cost;
+        spent.reserved = spent.reserved.saturating_add(intent.cost);
         self.spending.put(key, spent);
         if let Some(session) = call.session {
             let uses = self.uses.get(&(session, call.same)).copied().unwrap_or(0);
@@ -178,7 +175,7 @@ impl State {
             if let Some(token) = call.token {
                 let row = ClaimRow { plan: intent.plan, commit: None, closure: None };
                 self.tokens.put((session, token), row);
-                self.approvals.update(&token, |row| row.used = true);
+                self.approvals.update(&(session, token), |row| row.used = true);
             }
         }
         self.intents.put(seq, intent.plan);
@@ -194,7 +191,7 @@ impl State {
             None => spent.reserved = spent.reserved.saturating_sub(intent.cost),
             Some(earlier) => spent.charged = spent.charged.saturating_sub(earlier),
         }
-        spent.charged += charge;
+        spent.charged = spent.charged.saturating_add(charge);
         intent.charge = Some(charge);
         self.spending.put(key, spent);
     }
@@ -205,7 +202,7 @@ impl State {
         if outcome.intent.is_some() {
             self.charge(&mut call, outcome.charge);
         }
-        if let Some(session) = call.session {
+        if let Some(session) = call.session.filter(|session| self.held(session)) {
             for (path, content) in &outcome.seen {
                 self.seen.put((session, *path), *content);
             }
@@ -219,8 +216,8 @@ impl State {
         if let Some(intent) = &call.intent {
             self.intents.remove(intent.seq);
         }
-        self.conclude(&call, |row| row.commit = Some(seq));
-        let Some(session) = call.session else { return };
+        self.conclude(commit.plan, &call, |row| row.commit = Some(seq));
+        let Some(session) = call.session.filter(|session| self.held(session)) else { return };
         let refused = commit.refused;
         let count = match self.runs.get(&session) {
             Some(run) if run.same == call.same && run.refused == refused => run.count + 1,
@@ -230,8 +227,14 @@ impl State {
     }
 
     /// Notes the end of a call at its claim and token.
-    fn conclude(&mut self, call: &CallRow, change: impl Fn(&mut ClaimRow)) {
+    fn conclude(&mut self, plan: u64, call: &CallRow, change: impl Fn(&mut ClaimRow)) {
         let Some(session) = call.session else { return };
+        // What was forgotten meanwhile may be in use again, by another call.
+        let change = |row: &mut ClaimRow| {
+            if row.plan == plan {
+                change(row);
+            }
+        };
         if let Some(claim) = call.claim {
             self.claims.update(&(session, claim), &change);
         }
@@ -255,31 +258,41 @@ impl State {
         match closure.verdict {
             Verdict::Landed => {
                 // Outcome and commit follow in the same submission.
-                self.conclude(&call, |row| row.closure = None);
+                self.conclude(plan, &call, |row| row.closure = None);
                 self.intents.put(closure.intent, plan);
                 self.calls.put(plan, call);
             }
-            Verdict::NotHappened => self.release(&call),
+            Verdict::NotHappened => self.release(plan, &call),
             Verdict::InDoubt => {
-                self.conclude(&call, |row| row.closure = Some(seq));
+                self.conclude(plan, &call, |row| row.closure = Some(seq));
                 self.doubts.put(closure.intent, DoubtRow { call, plan });
             }
-            Verdict::Unrecorded => self.conclude(&call, |row| row.closure = Some(seq)),
+            Verdict::Unrecorded => self.conclude(plan, &call, |row| row.closure = Some(seq)),
         }
     }
 
-    /// Frees the key and the token of a call that did not take place.
-    fn release(&mut self, call: &CallRow) {
+    /// Frees the key, the token and the approval of a call that did not take place; what was forgotten meanwhile and is in
+    /// use again by another call stays.
+    fn release(&mut self, plan: u64, call: &CallRow) {
         let Some(session) = call.session else { return };
-        if let Some(claim) = call.claim {
+        let own = |row: Option<&ClaimRow>| row.is_some_and(|row| row.plan == plan);
+        if let Some(claim) = call.claim.filter(|claim| own(self.claims.get(&(session, *claim)))) {
             self.claims.remove((session, claim));
             self.sessions.update(&session, |row| row.claims = row.claims.saturating_sub(1));
         }
-        if let Some(token) = call.token {
+        if let Some(token) = call.token.filter(|token| own(self.tokens.get(&(session, *token)))) {
             self.tokens.remove((session, token));
+            self.approvals.update(&(session, token), |row| row.used = false);
         }
-        let uses = self.uses.get(&(session, call.same)).copied().unwrap_or(0);
-        self.uses.set((session, call.same), uses.checked_sub(1).filter(|left| *left > 0));
+        if let Some(uses) = self.uses.get(&(session, call.same)).copied() {
+            self.uses.set((session, call.same), uses.checked_sub(1).filter(|left| *left > 0));
+        }
+    }
+
+    /// Whether claims and the like are still held for a session.
+    fn held(&self, session: &B16) -> bool {
+        let expires = self.sessions.get(session).map(|row| row.expires);
+        expires.is_some_and(|expires| self.expiries.get(&(expires, *session)).is_some())
     }
 }
 

@@ -84,6 +84,8 @@ unlawful! {
     BudgetMisstated = "budget-misstated",
     /// The cost is more than what is left of the budget.
     BudgetExceeded = "budget-exceeded",
+    /// `by` names no live session that may do this.
+    ByUnknown = "by-unknown",
     /// No person approved the call, or the approval is over, another session's, or used.
     ApprovalMissing = "approval-missing",
     /// The session used this token before.
@@ -98,6 +100,8 @@ unlawful! {
     RecoveryUnmarked = "recovery-unmarked",
     /// The commit names another outcome than the call's, or leaves an intent without one.
     OutcomeMissing = "outcome-missing",
+    /// The answer to a denied call is not marked as refused.
+    RefusalUnmarked = "refusal-unmarked",
     /// Entries are not counted without a gap.
     EntryGap = "entry-gap",
     /// A closure where none is lawful.
@@ -125,9 +129,7 @@ impl State {
         self.check_place(event)?;
         match &event.body {
             Body::Session(session) => self.check_session(event, session),
-            Body::Revocation(revocation) => {
-                demand(self.sessions.get(&revocation.session).is_some(), Unlawful::SessionUnknown)
-            }
+            Body::Revocation(revocation) => self.of_episode(event, &revocation.session),
             Body::Plan(plan) => self.check_plan(event, plan),
             Body::Intent(intent) => self.check_intent(event, intent),
             Body::Outcome(outcome) => self.check_outcome(event, outcome),
@@ -135,7 +137,11 @@ impl State {
             Body::Closure(closure) => self.check_closure(event, closure),
             Body::Hook(hook) => self.open_call(event, hook.plan).map(drop),
             Body::Approval(approval) => {
-                demand(self.sessions.get(&approval.session).is_some(), Unlawful::SessionUnknown)
+                self.of_episode(event, &approval.session)?;
+                self.may(event, approval.by.as_ref(), &[Role::Approver])
+            }
+            Body::Redaction(redaction) => {
+                self.may(event, redaction.by.as_ref(), &[Role::Auditor, Role::Approver])
             }
             Body::Seal(seal) => {
                 demand(seal.size == event.seq, Unlawful::SeqGap)?;
@@ -189,7 +195,23 @@ impl State {
         let Some(row) = self.sessions.get(&session.id) else { return Ok(()) };
         let episode = event.ep.as_ref().map(|ep| &ep.name);
         let same = row.role == session.role && row.episode.as_ref() == episode;
-        demand(same, Unlawful::SessionChanged)
+        // What was revoked stays so: its name does not come back under another token.
+        demand(same && row.revoked.is_none(), Unlawful::SessionChanged)
+    }
+
+    /// The session is known and is one of the event's episode, or of none like the event.
+    fn of_episode(&self, event: &Event, session: &B16) -> Check {
+        let row = self.sessions.get(session).ok_or(Unlawful::SessionUnknown)?;
+        let episode = event.ep.as_ref().map(|ep| &ep.name);
+        demand(row.episode.as_ref() == episode, Unlawful::SessionElsewhere)
+    }
+
+    /// The operator, or a live session with one of these roles.
+    fn may(&self, event: &Event, by: Option<&B16>, roles: &[Role]) -> Check {
+        let Some(id) = by else { return Ok(()) };
+        let row = self.sessions.get(id).ok_or(Unlawful::ByUnknown)?;
+        let live = row.revoked.is_none() && event.at < row.expires;
+        demand(live && roles.contains(&row.role), Unlawful::ByUnknown)
     }
 
     /// The session `id`, if it may call tools in the event's episode at the event's time.
@@ -204,7 +226,8 @@ impl State {
 
     fn check_plan(&self, event: &Event, plan: &Plan) -> Check {
         if plan.front == Front::Admin {
-            let bare = plan.session.is_none() && plan.transition.is_none() && plan.token.is_none();
+            let named = plan.session.is_some() || plan.transition.is_some();
+            let bare = !named && plan.token.is_none() && plan.claim.is_none();
             demand(bare, Unlawful::AdminMisfit)?;
         } else {
             let session = plan.session.ok_or(Unlawful::SessionUnknown)?;
@@ -258,16 +281,13 @@ impl State {
         demand(fits, Unlawful::GrantMissing)?;
         demand(event.at < grant.expires, Unlawful::GrantExpired)?;
         let spent = self.spent(&call.episode, &intent.effect, &intent.scope);
-        let left = grant.budget.saturating_sub(spent.charged + spent.reserved);
+        let left = grant.budget.saturating_sub(spent.charged.saturating_add(spent.reserved));
         demand(intent.before == left, Unlawful::BudgetMisstated)?;
         demand(intent.cost <= left, Unlawful::BudgetExceeded)?;
         if grant.confirm {
-            let approval = call.token.and_then(|token| self.approvals.get(&token));
+            let approval = call.token.and_then(|token| self.approvals.get(&(session, token)));
             let approved = approval.is_some_and(|row| {
-                row.verdict == ApprovalVerdict::Approve
-                    && row.session == session
-                    && event.at < row.until
-                    && !row.used
+                row.verdict == ApprovalVerdict::Approve && event.at < row.until && !row.used
             });
             demand(approved, Unlawful::ApprovalMissing)?;
         }
@@ -294,6 +314,9 @@ impl State {
         demand(call.outcome == commit.outcome, Unlawful::OutcomeMissing)?;
         let settled = call.intent.is_none() || call.outcome.is_some();
         demand(settled, Unlawful::OutcomeMissing)?;
+        // An outcome without an intent is a denial.
+        let denied = call.intent.is_none() && call.outcome.is_some();
+        demand(commit.refused || !denied, Unlawful::RefusalUnmarked)?;
         demand(commit.entry == self.once().entries, Unlawful::EntryGap)
     }
 

@@ -181,8 +181,8 @@ tables! {
     uses: "use" (B16, B16) => u64,
     /// Runs of equal commits by session.
     runs: "run" B16 => RunRow,
-    /// Approvals by token.
-    approvals: "approval" B32 => ApprovalRow,
+    /// Approvals by session and token.
+    approvals: "approval" (B16, B32) => ApprovalRow,
     /// Content token by session and path token.
     seen: "seen" (B16, B16) => B16,
 }

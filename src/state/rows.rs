@@ -3,8 +3,8 @@
 //! Like event bodies they are CBOR maps whose fields stand in canonical order.
 
 use crate::event::{
-    Alg, ApprovalVerdict, B16, B32, Blob, Demand, EpisodeName, Front, Grant, RevocationReason, Role,
-    Use, Verdict,
+    Alg, ApprovalVerdict, B16, B32, Blob, Demand, EpisodeName, Front, Grant, RevocationReason,
+    Role, Use, Verdict,
 };
 use crate::merkle::hash::Hash;
 use serde::{Deserialize, Serialize};
@@ -175,8 +175,6 @@ pub struct ApprovalRow {
     pub used: bool,
     /// Unix milliseconds until which it holds.
     pub until: u64,
-    /// The session whose call it is.
-    pub session: B16,
     /// The answer.
     pub verdict: ApprovalVerdict,
 }

@@ -88,6 +88,7 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Table<K, V> {
     pub(super) fn undo(&mut self, mark: usize) {
         while self.undo.len() > mark {
             if let Some((key, old)) = self.undo.pop() {
+                self.dirty.insert(key.clone());
                 match old {
                     Some(row) => self.rows.insert(key, row),
                     None => self.rows.remove(&key),

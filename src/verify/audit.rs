@@ -2,9 +2,9 @@
 
 use super::Report;
 use crate::event::{Alg, Body, Event, EventError, Key, Use};
+use crate::merkle::Head;
 use crate::merkle::hash::{Hash, leaf_hash};
 use crate::merkle::tree::{FullTile, Tree};
-use crate::merkle::Head;
 use crate::note::checkpoint::{Checkpoint, CheckpointError, Policy};
 use crate::note::key::{KeyType, VerifierKey};
 use crate::note::{Note, NoteError};
@@ -136,7 +136,11 @@ impl Audit {
         let leaf = leaf_hash(bytes);
         let seq = self.tree.size();
         if expected.is_some_and(|hash| *hash != leaf) {
-            self.report.find("leaf-changed", Some(seq), "its bytes are not what the tree holds".into());
+            self.report.find(
+                "leaf-changed",
+                Some(seq),
+                "its bytes are not what the tree holds".into(),
+            );
         }
         self.append(leaf);
         match Event::decode(bytes) {
@@ -193,13 +197,16 @@ impl Audit {
         if self.report.origin.is_empty() {
             self.report.origin.clone_from(&origin);
         } else if !origin.is_empty() && self.report.origin != origin {
-            let detail = format!("this log is {origin}, the head seen before is {}", self.report.origin);
+            let detail =
+                format!("this log is {origin}, the head seen before is {}", self.report.origin);
             self.report.find("seen-other-log", None, detail);
             self.report.origin.clone_from(&origin);
         }
         if self.fold_unknown > 0 {
             let count = self.fold_unknown;
-            self.report.unchecked.push(format!("state not recomputed at {count} seals of another fold"));
+            self.report
+                .unchecked
+                .push(format!("state not recomputed at {count} seals of another fold"));
         }
         match head {
             Some(bytes) => self.head(&origin, bytes),
@@ -232,7 +239,9 @@ impl Audit {
             Err(error @ CheckpointError::OtherOrigin { .. }) => {
                 self.report.find("head-other-log", None, error.to_string());
             }
-            Err(CheckpointError::Note(error @ (NoteError::Untrusted | NoteError::Signature { .. }))) => {
+            Err(CheckpointError::Note(
+                error @ (NoteError::Untrusted | NoteError::Signature { .. }),
+            )) => {
                 self.report.find("head-forged", None, error.to_string());
             }
             Err(error) => self.report.find("head-malformed", None, error.to_string()),
@@ -247,7 +256,11 @@ impl Audit {
             let detail = format!("the head covers {} events, {size} are here", signed.size);
             self.report.find("leaf-surplus", Some(signed.size), detail);
         } else if signed.root != self.tree.root() {
-            self.report.find("root-differs", None, "the events do not have the root that was signed".into());
+            self.report.find(
+                "root-differs",
+                None,
+                "the events do not have the root that was signed".into(),
+            );
         }
         let signed_here = signed == self.tree.head() && !self.report.signed_by.is_empty();
         if !signed_here {
@@ -259,13 +272,17 @@ impl Audit {
         let Some((head, root)) = self.seen else { return };
         match root {
             _ if head.size > self.tree.size() => {
-                let detail =
-                    format!("a head of {} events was seen, {} are here", head.size, self.tree.size());
+                let detail = format!(
+                    "a head of {} events was seen, {} are here",
+                    head.size,
+                    self.tree.size()
+                );
                 self.report.find("seen-longer", Some(self.tree.size()), detail);
             }
             Some(root) if root == head.root => self.report.extends = Some(head.size),
             _ => {
-                let detail = format!("the first {} events are not those of the head seen before", head.size);
+                let detail =
+                    format!("the first {} events are not those of the head seen before", head.size);
                 self.report.find("seen-inconsistent", None, detail);
             }
         }
@@ -280,9 +297,8 @@ pub(super) fn open(origin: &str, keys: &[VerifierKey], note: &Note) -> Result<Ve
     };
     let policy = Policy::new(origin, keys.to_vec(), Vec::new(), 0).map_err(refused)?;
     let verified = policy.open_note(note)?;
-    let name = |signed: &crate::note::Signed| {
-        format!("{}+{}", signed.name, crate::event::hex(&signed.id))
-    };
+    let name =
+        |signed: &crate::note::Signed| format!("{}+{}", signed.name, crate::event::hex(&signed.id));
     Ok(verified.log().iter().map(name).collect())
 }
 

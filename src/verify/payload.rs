@@ -15,7 +15,11 @@ pub trait Payloads {
     /// The opening of the event, if it is there.
     fn opening(&mut self, episode: &EpisodeName, seq: u64) -> Result<Option<Vec<u8>>, String>;
     /// The object's bytes as they are stored, if they are there.
-    fn object(&mut self, episode: Option<&EpisodeName>, hash: &Hash) -> Result<Option<Vec<u8>>, String>;
+    fn object(
+        &mut self,
+        episode: Option<&EpisodeName>,
+        hash: &Hash,
+    ) -> Result<Option<Vec<u8>>, String>;
 }
 
 /// What the events say is gone on purpose.
@@ -137,7 +141,10 @@ impl PayloadAudit {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one object in its place; a struct would only rename them")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one object in its place; a struct would only rename them"
+    )]
     fn object(
         &mut self,
         report: &mut Report,
@@ -161,7 +168,13 @@ impl PayloadAudit {
             }
             Ok(None) => {
                 let episode = episode.cloned();
-                self.missing.push(Missing { code: "object-missing", seq, episode, bref, what: name() });
+                self.missing.push(Missing {
+                    code: "object-missing",
+                    seq,
+                    episode,
+                    bref,
+                    what: name(),
+                });
             }
             Err(error) => report.find("store-damaged", Some(seq), format!("{}: {error}", name())),
         }
@@ -176,7 +189,11 @@ impl PayloadAudit {
             if excused {
                 report.redacted += 1;
             } else {
-                report.find(missing.code, Some(missing.seq), format!("{} is missing", missing.what));
+                report.find(
+                    missing.code,
+                    Some(missing.seq),
+                    format!("{} is missing", missing.what),
+                );
             }
         }
     }

@@ -217,6 +217,13 @@ fn nodes_outside_the_tree_are_refused() {
     let edge = Node { height: 4, index: 70_000 / 16 - 1 };
     assert!(reader.node(edge).is_ok());
     assert!(reader.node(Node { height: 5, index: 70_000 / 32 }).is_err());
+    // A tile has the one width that this tree gives it.
+    for (level, index, width) in [(0, 0, 255), (0, 273, 111), (0, 273, 256), (0, 274, 1), (2, 0, 2)]
+    {
+        assert!(reader.tile(tile(level, index, width)).is_err(), "{level}/{index}/{width}");
+    }
+    assert_eq!(reader.tile(tile(0, 273, 112)).unwrap().len(), 112);
+    assert_eq!(reader.tile(tile(1, 0, 256)).unwrap().len(), 256);
 }
 
 #[test]

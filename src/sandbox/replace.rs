@@ -1,0 +1,336 @@
+//! One file replaced in one step, and what a crash leaves of it.
+//!
+//! ```text
+//! step                                              if we die after it
+//! 1 look: still the recorded file?                  as before
+//! 2 make missing folders, each synced               as before, with empty folders
+//! 3 write .worldlog-<16 hex>.tmp, mode, fsync       as before, with a temporary file
+//! 4 seal: may it still happen?                      as before, with a temporary file
+//! 5 exchange the two names (or rename, if absent)   as intended; the temporary name holds the file before
+//! 6 hash what was displaced; exchange back if it    as intended, or the stranger's file
+//!   is not the recorded file
+//! 7 fsync the folder                                as intended, also after a power cut
+//! 8 remove the temporary name                       as intended
+//! ```
+//!
+//! Temporary files are swept by recovery, after it has looked at what they hold. Owner and extended attributes are those
+//! of a new file; the permission bits are kept, without set-user-id and set-group-id, which a write clears on Linux too.
+
+use std::fs::File;
+use std::io::Write;
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, fchmod, fstat, fsync, linkat, mkdirat,
+    openat, renameat, renameat_with, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::fault::{Fault, reason};
+use super::place::{Place, kind, stat_name};
+use super::{FOLDER, Target, Worktree, file, policy};
+use crate::limits::FILE_BYTES_MAX;
+use crate::merkle::hash::Hash;
+
+/// Asked once, right before the point of no return. `false`: a deadline has closed the call, and nothing may happen.
+pub type Sealing<'a> = &'a dyn Fn() -> bool;
+
+/// A replacement, as recorded before it is made.
+#[derive(Debug, Clone, Copy)]
+pub struct Change<'a> {
+    /// The path as given.
+    pub path: &'a str,
+    /// Where it led, without links.
+    pub resolved: &'a str,
+    /// SHA-256 and mode of the file that stands there; `None` when there is none.
+    pub before: Option<(Hash, u32)>,
+    /// The content to put there.
+    pub bytes: &'a [u8],
+    /// The permission bits to give it.
+    pub mode: u32,
+    /// Names the temporary file; never used twice.
+    pub unique: u64,
+}
+
+/// What came of a replacement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Replaced {
+    /// The file is in place and will be there after a power cut.
+    Done,
+    /// The seal was refused. The worktree is as it was.
+    Stopped,
+    /// What stands there is not what was recorded. It was left as it is.
+    Stale {
+        /// SHA-256 of what stands there, when it is a file that can be read.
+        now: Option<Hash>,
+    },
+    /// The file is in place, or was; what the system said makes it unsure what a power cut leaves.
+    Unsure {
+        /// What it said.
+        reason: String,
+    },
+}
+
+enum Put {
+    /// In place; the temporary name holds what was displaced.
+    Displaced,
+    /// In place; the temporary name is gone.
+    Gone,
+    /// Not in place.
+    Not(Replaced),
+}
+
+impl Worktree {
+    /// Makes the change, if what stands there is still what was recorded. An error means that nothing was changed.
+    pub fn replace(&self, change: &Change<'_>, seal: Sealing<'_>) -> Result<Replaced, Fault> {
+        if change.bytes.len() > FILE_BYTES_MAX {
+            return Err(Fault::TooLarge { bytes: change.bytes.len() as u64 });
+        }
+        let Target { path, before, place } = self.target(change.path)?;
+        if path != change.resolved {
+            return Err(Fault::Changing);
+        }
+        let now = before.map(|found| (found.sha256, found.stamp.mode));
+        if now.map(|(sha256, _)| sha256) != change.before.map(|(sha256, _)| sha256) {
+            return Ok(Replaced::Stale { now: now.map(|(sha256, _)| sha256) });
+        }
+        if now != change.before {
+            return Err(Fault::Changing);
+        }
+        let mut made = Vec::new();
+        let result = self.put_below(&place, change, seal, &mut made);
+        if !matches!(result, Ok(Replaced::Done | Replaced::Unsure { .. })) {
+            // Folders that somebody has used meanwhile are not empty, and stay.
+            for (dir, name) in made.iter().rev() {
+                let _ = unlinkat(dir, name, AtFlags::REMOVEDIR);
+            }
+        }
+        result
+    }
+
+    fn put_below(
+        &self,
+        place: &Place,
+        change: &Change<'_>,
+        seal: Sealing<'_>,
+        made: &mut Vec<(OwnedFd, String)>,
+    ) -> Result<Replaced, Fault> {
+        let fault = |errno| Fault::os("openat", change.path, errno);
+        let mut dir = reopen(&place.dir).map_err(fault)?;
+        for name in &place.missing {
+            match mkdirat(&dir, name, Mode::from_raw_mode(0o755)) {
+                Ok(()) => {}
+                // Somebody made it, or a link of that name: what was recorded is no longer so.
+                Err(Errno::EXIST) => return Err(Fault::Changing),
+                Err(errno) => return Err(Fault::os("mkdirat", change.path, errno)),
+            }
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | FOLDER;
+            let below = openat(&dir, name, flags, Mode::empty()).map_err(fault);
+            let synced = fsync(&dir).map_err(|errno| Fault::os("fsync", change.path, errno));
+            let above = match below {
+                Ok(below) => std::mem::replace(&mut dir, below),
+                Err(error) => {
+                    let _ = unlinkat(&dir, name, AtFlags::REMOVEDIR);
+                    return Err(error);
+                }
+            };
+            made.push((above, name.clone()));
+            synced?;
+        }
+        self.put(&dir, &place.name, change, seal)
+    }
+
+    fn put(
+        &self,
+        dir: &OwnedFd,
+        name: &str,
+        change: &Change<'_>,
+        seal: Sealing<'_>,
+    ) -> Result<Replaced, Fault> {
+        let temporary = policy::temporary(change.unique);
+        let inode = write_temporary(dir, &temporary, change)?;
+        if !seal() {
+            let _ = unlinkat(dir, &temporary, AtFlags::empty());
+            return Ok(Replaced::Stopped);
+        }
+        let put = match &change.before {
+            Some((before, _)) => self.exchange(dir, &temporary, name, before, inode),
+            None => self.create(dir, &temporary, name),
+        };
+        let put = match put {
+            Ok(Put::Not(Replaced::Unsure { reason })) => return Ok(Replaced::Unsure { reason }),
+            Ok(Put::Not(other)) => Ok(Put::Not(other)),
+            Ok(put) => match fsync(dir) {
+                Ok(()) => Ok(put),
+                Err(errno) => {
+                    let reason = format!(
+                        "the file is in place, but its folder could not be synced: {}",
+                        reason(errno)
+                    );
+                    return Ok(Replaced::Unsure { reason });
+                }
+            },
+            Err(errno) => Err(Fault::os("renameat2", change.path, errno)),
+        };
+        if !matches!(put, Ok(Put::Gone)) {
+            // A name that stays is swept later.
+            let _ = unlinkat(dir, &temporary, AtFlags::empty());
+        }
+        match put? {
+            Put::Not(other) => Ok(other),
+            Put::Displaced | Put::Gone => Ok(Replaced::Done),
+        }
+    }
+
+    /// An error: nothing was exchanged.
+    fn exchange(
+        &self,
+        dir: &OwnedFd,
+        temporary: &str,
+        name: &str,
+        before: &Hash,
+        inode: u64,
+    ) -> Result<Put, Errno> {
+        let swap = || renameat_with(dir, temporary, dir, name, RenameFlags::EXCHANGE);
+        if self.means.renameat2 {
+            match swap() {
+                Ok(()) => {
+                    return Ok(match hash_of(dir, temporary) {
+                        Some(displaced) if displaced == *before => Put::Displaced,
+                        displaced => swap_back(dir, temporary, inode, displaced, swap),
+                    });
+                }
+                Err(Errno::NOENT) => return Ok(Put::Not(Replaced::Stale { now: None })),
+                // The file system or the kernel cannot: fall through to a plain rename.
+                Err(Errno::INVAL | Errno::NOSYS) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        // Between this look and the rename a foreign write can still be lost: no call of such a system closes the gap.
+        match hash_of(dir, name) {
+            Some(now) if now == *before => renameat(dir, temporary, dir, name).map(|()| Put::Gone),
+            now => Ok(Put::Not(Replaced::Stale { now })),
+        }
+    }
+
+    /// An error: nothing was created.
+    fn create(&self, dir: &OwnedFd, temporary: &str, name: &str) -> Result<Put, Errno> {
+        let appeared = || Ok(Put::Not(Replaced::Stale { now: hash_of(dir, name) }));
+        if self.means.renameat2 {
+            match renameat_with(dir, temporary, dir, name, RenameFlags::NOREPLACE) {
+                Ok(()) => return Ok(Put::Gone),
+                Err(Errno::EXIST) => return appeared(),
+                Err(Errno::INVAL | Errno::NOSYS) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        // A second name for the temporary file: like NOREPLACE it fails when something has that name. Dying before the
+        // temporary name is removed leaves a file with two names, until the sweep.
+        match linkat(dir, temporary, dir, name, AtFlags::empty()) {
+            Ok(()) => Ok(Put::Displaced),
+            Err(Errno::EXIST) => appeared(),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// SHA-256 of each unfinished write in the folder of `path`; `None` for one that cannot be read.
+    pub fn leftovers(&self, path: &str) -> Result<Vec<Option<Hash>>, Fault> {
+        let (dir, names) = self.temporaries(path)?;
+        Ok(names.iter().map(|name| hash_of(&dir, name)).collect())
+    }
+
+    /// Removes what unfinished writes left in the folder of `path`, and says how many that were. For recovery, when no
+    /// call of the episode runs and the disk has been looked at.
+    pub fn sweep(&self, path: &str) -> Result<usize, Fault> {
+        let (dir, names) = self.temporaries(path)?;
+        for name in &names {
+            unlinkat(&dir, name, AtFlags::empty())
+                .map_err(|errno| Fault::os("unlinkat", path, errno))?;
+        }
+        if !names.is_empty() {
+            fsync(&dir).map_err(|errno| Fault::os("fsync", path, errno))?;
+        }
+        Ok(names.len())
+    }
+
+    fn temporaries(&self, path: &str) -> Result<(OwnedFd, Vec<String>), Fault> {
+        let fault = |errno| Fault::os("getdents", path, errno);
+        let place = self.resolve(path)?;
+        let dir = reopen(&place.dir).map_err(fault)?;
+        let mut names = Vec::new();
+        if place.missing.is_empty() {
+            for entry in Dir::read_from(&dir).map_err(fault)? {
+                let entry = entry.map_err(fault)?;
+                let Ok(name) = entry.file_name().to_str() else { continue };
+                let file = |stat| kind(&stat) == FileType::RegularFile;
+                if policy::is_temporary(name) && stat_name(&dir, name, path)?.is_some_and(file) {
+                    names.push(name.to_owned());
+                }
+            }
+        }
+        names.sort();
+        Ok((dir, names))
+    }
+}
+
+/// Puts a stranger's file back under its name.
+fn swap_back(
+    dir: &OwnedFd,
+    temporary: &str,
+    inode: u64,
+    displaced: Option<Hash>,
+    swap: impl Fn() -> Result<(), Errno>,
+) -> Put {
+    let unsure = |errno| {
+        let reason = reason(errno);
+        Put::Not(Replaced::Unsure {
+            reason: format!("a file that changed meanwhile was displaced: {reason}"),
+        })
+    };
+    if let Err(errno) = swap() {
+        return unsure(errno);
+    }
+    // If what came back is not our file, somebody replaced ours between the two exchanges: theirs is the newest.
+    let ours =
+        stat_name(dir, temporary, "").ok().flatten().is_some_and(|stat| stat.st_ino == inode);
+    if !ours && let Err(errno) = swap() {
+        return unsure(errno);
+    }
+    match fsync(dir) {
+        Ok(()) => Put::Not(Replaced::Stale { now: displaced }),
+        Err(errno) => unsure(errno),
+    }
+}
+
+/// A handle of the folder that can be read and synced; the one of a place can only be searched.
+fn reopen(dir: impl AsFd) -> Result<OwnedFd, Errno> {
+    openat(dir, ".", OFlags::RDONLY | FOLDER, Mode::empty())
+}
+
+fn hash_of(dir: impl AsFd, name: &str) -> Option<Hash> {
+    file::read(dir, name, "").ok().flatten().map(|found| found.sha256)
+}
+
+/// Writes the temporary file and syncs it. After an error it is gone.
+fn write_temporary(dir: &OwnedFd, name: &str, change: &Change<'_>) -> Result<u64, Fault> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // Nobody else reads it before it has the mode it is to have.
+    let fd = openat(dir, name, flags, Mode::from_raw_mode(0o600))
+        .map_err(|errno| Fault::os("openat", change.path, errno))?;
+    let file = File::from(fd);
+    let written = (|| {
+        (&file)
+            .write_all(change.bytes)
+            .map_err(|error| ("write", Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        fchmod(&file, Mode::from_raw_mode(change.mode)).map_err(|errno| ("fchmod", errno))?;
+        fsync(&file).map_err(|errno| ("fsync", errno))?;
+        fstat(&file).map_err(|errno| ("fstat", errno))
+    })();
+    match written {
+        Ok(stat) => Ok(stat.st_ino),
+        Err((call, errno)) => {
+            let _ = unlinkat(dir, name, AtFlags::empty());
+            Err(Fault::os(call, change.path, errno))
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Side by side in one run: the ledger and a plain file that does the same syncs.
+//!
+//! The disk of a shared machine changes from minute to minute, so every figure stands beside one of a plain append file
+//! with fdatasync, measured in turns with it; what counts is the ratio, taken pair by pair.
+
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+#![expect(clippy::cast_precision_loss, reason = "figures for people")]
+
+use crate::load::{self, Done};
+use serde_json::{Value, json};
+use std::error::Error;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+use worldlog::ledger::{InspectOptions, inspect};
+use worldlog::merkle::hash::sha256;
+use worldlog::verify::Trust;
+
+const EVENT_BYTES: usize = 256;
+const WRITERS: [usize; 4] = [1, 8, 64, 256];
+/// Calls of one submission in the long log: 4 x 160 events are below the cap of a commit.
+const CALLS_PER_COMMIT: u64 = 160;
+
+/// What one round measured.
+#[derive(Clone)]
+struct Round {
+    per_second: f64,
+    /// Microseconds, sorted.
+    latencies: Vec<u64>,
+}
+
+impl Round {
+    fn quantile(&self, part: usize, of: usize) -> u64 {
+        let last = self.latencies.len().saturating_sub(1);
+        self.latencies.get(last * part / of).copied().unwrap_or(0)
+    }
+}
+
+/// Runs everything and prints a table; `--json FILE` writes the figures.
+pub(crate) fn run(args: &[&str]) -> Done {
+    let quick = args.contains(&"--quick");
+    let json = args.iter().skip_while(|arg| **arg != "--json").nth(1);
+    let (rounds, seconds, events) = if quick { (1, 0.5, 100_000) } else { (3, 2.0, 1_000_000) };
+    let commits = commits(rounds, Duration::from_secs_f64(seconds))?;
+    let long = long_log(events)?;
+    if let Some(path) = json {
+        let report = json!({ "commits": commits, "log": long });
+        File::create(path)?.write_all(serde_json::to_string_pretty(&report)?.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Durable commits with N writers that each wait for their own.
+fn commits(rounds: usize, time: Duration) -> Result<Vec<Value>, Box<dyn Error>> {
+    println!(
+        "durable commits, one event of {EVENT_BYTES} bytes each, {rounds} rounds of {time:?}\n"
+    );
+    println!("writers   plain/s   ledger/s   ratio    p50 us    p99 us   plain p50   plain p99");
+    let mut table = Vec::new();
+    for writers in WRITERS {
+        let mut pairs = Vec::new();
+        for _ in 0..rounds {
+            let folder = tempfile::tempdir_in(".")?;
+            let plain = plain_round(folder.path(), writers, time)?;
+            let folder = tempfile::tempdir_in(".")?;
+            pairs.push((plain, ledger_round(folder.path(), writers, time)?));
+        }
+        pairs.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+        let Some((plain, ours)) = pairs.get(pairs.len() / 2) else { continue };
+        let ratio = ratio(&(plain.clone(), ours.clone()));
+        let (p50, p99) = (ours.quantile(1, 2), ours.quantile(99, 100));
+        let (plain50, plain99) = (plain.quantile(1, 2), plain.quantile(99, 100));
+        println!(
+            "{writers:7} {:9.0} {:10.0} {ratio:7.2} {p50:9} {p99:9} {plain50:11} {plain99:11}",
+            plain.per_second, ours.per_second
+        );
+        table.push(json!({
+            "writers": writers, "plain_per_s": plain.per_second, "ledger_per_s": ours.per_second,
+            "ratio": ratio, "p50_us": p50, "p99_us": p99, "plain_p50_us": plain50, "plain_p99_us": plain99,
+        }));
+    }
+    println!();
+    Ok(table)
+}
+
+fn ratio((plain, ours): &(Round, Round)) -> f64 {
+    ours.per_second / plain.per_second
+}
+
+/// Runs `writers` threads for `time`; each calls what `make` gives it again and again.
+fn drive<F>(
+    writers: usize,
+    time: Duration,
+    make: impl Fn(usize) -> F,
+) -> Result<Round, Box<dyn Error>>
+where
+    F: FnMut(u64) -> Result<(), String> + Send + 'static,
+{
+    let (stop, start) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(writers + 1)));
+    let threads: Vec<_> = (0..writers)
+        .map(|writer| {
+            let (stop, start, mut act) = (Arc::clone(&stop), Arc::clone(&start), make(writer));
+            thread::spawn(move || {
+                let mut latencies = Vec::new();
+                start.wait();
+                let mut number = (writer as u64) << 32;
+                while !stop.load(Ordering::Relaxed) {
+                    let began = Instant::now();
+                    act(number)?;
+                    number += 1;
+                    latencies.push(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
+                }
+                Ok::<_, String>(latencies)
+            })
+        })
+        .collect();
+    start.wait();
+    let began = Instant::now();
+    thread::sleep(time);
+    stop.store(true, Ordering::Relaxed);
+    let mut latencies = Vec::new();
+    for thread in threads {
+        latencies.extend(thread.join().map_err(|_| "a writer panicked")??);
+    }
+    let per_second = latencies.len() as f64 / began.elapsed().as_secs_f64();
+    latencies.sort_unstable();
+    Ok(Round { per_second, latencies })
+}
+
+fn ledger_round(folder: &Path, writers: usize, time: Duration) -> Result<Round, Box<dyn Error>> {
+    let ledger = load::ledger(folder)?;
+    drive(writers, time, |_| {
+        let ledger = ledger.clone();
+        move |number| {
+            let committed = ledger.commit_blocking(load::event(number, EVENT_BYTES));
+            committed.map(drop).map_err(|error| error.to_string())
+        }
+    })
+}
+
+type Append = (Vec<u8>, Sender<()>);
+
+/// The same with a file: one thread appends whatever waits, syncs once, answers.
+fn plain_round(folder: &Path, writers: usize, time: Duration) -> Result<Round, Box<dyn Error>> {
+    let mut file = File::create(folder.join("plain"))?;
+    let (queue, waiting) = sync_channel::<Append>(4_096);
+    let appender = thread::spawn(move || append(&mut file, &waiting));
+    let round = drive(writers, time, |_| {
+        let queue = queue.clone();
+        move |number| {
+            let block = sha256(&number.to_be_bytes());
+            let bytes: Vec<u8> = block.iter().cycle().take(EVENT_BYTES).copied().collect();
+            let (answer, done) = channel();
+            queue.send((bytes, answer)).map_err(|error| error.to_string())?;
+            done.recv().map_err(|error| error.to_string())
+        }
+    });
+    drop(queue);
+    appender.join().map_err(|_| "the appender panicked")?.map_err(|error| error.to_string())?;
+    round
+}
+
+fn append(file: &mut File, waiting: &Receiver<Append>) -> std::io::Result<()> {
+    while let Ok(first) = waiting.recv() {
+        let mut group = vec![first];
+        group.extend(waiting.try_iter().take(1_023));
+        let mut bytes = Vec::new();
+        for (event, _) in &group {
+            bytes.extend_from_slice(&(event.len() as u64).to_be_bytes());
+            bytes.extend_from_slice(event);
+        }
+        file.write_all(&bytes)?;
+        rustix::fs::fdatasync(&*file)?;
+        for (_, answer) in group {
+            // A writer that has stopped does not wait any more.
+            let _ = answer.send(());
+        }
+    }
+    Ok(())
+}
+
+fn seconds<T>(work: impl FnOnce() -> T) -> (f64, T) {
+    let began = Instant::now();
+    let done = work();
+    (began.elapsed().as_secs_f64(), done)
+}
+
+/// A long log of whole calls: building, space, audit, rebuilding with and without a snapshot.
+fn long_log(events: u64) -> Result<Value, Box<dyn Error>> {
+    let folder = tempfile::tempdir_in(".")?;
+    let ledger = load::ledger(folder.path())?;
+    let transition = load::begin(&ledger)?;
+    let total = events / 4;
+    let (build, done) = seconds(|| -> Done {
+        let mut number = 0;
+        while number < total {
+            let count = CALLS_PER_COMMIT.min(total - number);
+            ledger.commit_blocking(load::calls(transition, number, count)?)?;
+            number += count;
+        }
+        ledger.seal()?;
+        ledger.tend()?;
+        Ok(())
+    });
+    done?;
+    let size = ledger.published().head.size;
+    let store = Arc::clone(ledger.store());
+    let payload: u64 = worldlog::store::layout::events(store.as_ref(), 0)
+        .map(|item| item.map_or(0, |(_, bytes)| bytes.len() as u64))
+        .sum();
+    let trust = Trust { keys: vec![ledger.verifier_keys()[0].clone()], seen: None };
+    let options = InspectOptions { trust, ..InspectOptions::default() };
+    let (audit, found) = seconds(|| inspect(store.as_ref(), &options));
+    if !found.report.findings.is_empty() {
+        return Err(format!("the log is not sound: {:?}", found.report.findings).into());
+    }
+    ledger.snapshot(0, true).ok_or("no snapshot was written")?;
+    let with = InspectOptions { snapshot: true, ..options };
+    let (snapshot, found) = seconds(|| inspect(store.as_ref(), &with));
+    if found.from_snapshot.is_none() {
+        return Err("the snapshot was not used".into());
+    }
+    let (scan, hashed) = seconds(|| raw_hash(store.as_ref()));
+    let disk = folder_bytes(folder.path())?;
+    let rate = |time: f64| size as f64 / time;
+    println!("a log of {size} events, {} bytes each\n", payload / size);
+    println!("written, {CALLS_PER_COMMIT} calls a commit     {:10.0} events/s", rate(build));
+    println!("read and SHA-256 only            {:10.0} events/s ({hashed} bytes)", rate(scan));
+    println!("audit: structure and lawfulness  {:10.0} events/s", rate(audit));
+    println!("rebuild from a snapshot          {snapshot:10.2} s (every leaf hashed again)");
+    println!("on disk                          {:10.0} bytes an event", disk as f64 / size as f64);
+    println!("on disk / event bytes            {:10.2}", disk as f64 / payload as f64);
+    Ok(json!({
+        "events": size, "event_bytes": payload / size, "written_per_s": rate(build),
+        "scan_per_s": rate(scan), "audit_per_s": rate(audit), "snapshot_s": snapshot,
+        "disk_bytes_per_event": disk as f64 / size as f64, "disk_ratio": disk as f64 / payload as f64,
+    }))
+}
+
+fn raw_hash(store: &dyn worldlog::store::Store) -> u64 {
+    worldlog::store::layout::events(store, 0)
+        .filter_map(Result::ok)
+        .map(|(_, bytes)| {
+            std::hint::black_box(sha256(&bytes));
+            bytes.len() as u64
+        })
+        .sum()
+}
+
+fn folder_bytes(folder: &Path) -> std::io::Result<u64> {
+    let mut total = 0;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let meta = entry.metadata()?;
+        total += if meta.is_dir() { folder_bytes(&entry.path())? } else { meta.len() };
+    }
+    Ok(total)
+}
