@@ -17,8 +17,8 @@ pub mod durable;
 pub mod entropy;
 pub mod store;
 
-pub mod handlers;
 pub mod export;
+pub mod handlers;
 pub mod ledger;
 pub mod sandbox;
 

@@ -15,8 +15,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Bytes of a request: a session with 64 grants has less than 16 KiB.
@@ -42,7 +42,9 @@ impl Admin {
         let path = place::socket(data);
         let failed = |error: std::io::Error| Failure::start(format!("{}: {error}", path.display()));
         match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(failed(error));
+            }
             _ => {}
         }
         let listener = UnixListener::bind(&path).map_err(failed)?;
@@ -105,11 +107,12 @@ fn accept(
             continue;
         }
         let (data, service) = (data.to_owned(), service.clone());
-        let spawned = std::thread::Builder::new().name("admin request".to_owned()).spawn(move || {
-            let result = serve(&stream, &service, &data);
-            answer(&mut stream, &result);
-            drop(counted);
-        });
+        let spawned =
+            std::thread::Builder::new().name("admin request".to_owned()).spawn(move || {
+                let result = serve(&stream, &service, &data);
+                answer(&mut stream, &result);
+                drop(counted);
+            });
         if let Err(error) = spawned {
             tracing::error!(%error, "no thread for a request of the admin socket");
         }
@@ -122,9 +125,12 @@ fn serve(stream: &UnixStream, service: &Service, data: &Path) -> Result<Value, F
     let mut reader = BufReader::new(stream).take(REQUEST_BYTES_MAX);
     reader.read_until(b'\n', &mut line).map_err(Failure::usage)?;
     if line.pop() != Some(b'\n') {
-        return Err(Failure::usage(format!("the request is no line of at most {REQUEST_BYTES_MAX} bytes")));
+        return Err(Failure::usage(format!(
+            "the request is no line of at most {REQUEST_BYTES_MAX} bytes"
+        )));
     }
-    let value = canon::parse(&line).map_err(|error| Failure::usage(format!("the request: {error}")))?;
+    let value =
+        canon::parse(&line).map_err(|error| Failure::usage(format!("the request: {error}")))?;
     request::perform(service, data, &value)
 }
 

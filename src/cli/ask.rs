@@ -1,6 +1,6 @@
 //! Asking the log in a data directory: its server when one runs, else the store itself.
 
-use super::node::{Args, Node};
+use super::node::{Node, Options};
 use super::{Failure, place, request};
 use crate::canon::{self, Value};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -11,7 +11,7 @@ use std::path::Path;
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Has `request` done, by the server or here.
-pub(super) fn ask(args: &Args, request: &Value) -> Result<Value, Failure> {
+pub(super) fn ask(args: &Options, request: &Value) -> Result<Value, Failure> {
     let data = args.data()?;
     if let Some(answer) = server(&data, request)? {
         return Ok(answer);
@@ -25,10 +25,13 @@ pub(super) fn ask(args: &Args, request: &Value) -> Result<Value, Failure> {
 /// The server's answer; `None` when none runs.
 pub(super) fn server(data: &Path, request: &Value) -> Result<Option<Value>, Failure> {
     let path = place::socket(data);
-    let failed = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
     let mut stream = match UnixStream::connect(&path) {
         Ok(stream) => stream,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+        Err(error)
+            if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
+        {
             return Ok(None);
         }
         Err(error) => return Err(failed(&error)),
@@ -40,7 +43,9 @@ pub(super) fn server(data: &Path, request: &Value) -> Result<Option<Value>, Fail
     let mut reader = BufReader::new(stream).take(ANSWER_BYTES_MAX);
     reader.read_until(b'\n', &mut answer).map_err(|error| failed(&error))?;
     if answer.pop() != Some(b'\n') {
-        return Err(failed(&"the server ended before it answered; `worldlog head` shows what is durable"));
+        return Err(failed(
+            &"the server ended before it answered; `worldlog head` shows what is durable",
+        ));
     }
     let answer = canon::parse(&answer).map_err(|error| failed(&error))?;
     if answer.get("ok").and_then(Value::as_bool) == Some(true) {

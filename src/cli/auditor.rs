@@ -23,7 +23,10 @@ pub(super) struct New {
 
 pub(super) fn run(verb: Verb, out: &mut Out) -> Done {
     let Verb::New(new) = verb;
-    let request =
-        object([("role", "auditor".into()), ("ttl", new.ttl.into()), ("verb", "session-new".into())]);
+    let request = object([
+        ("role", "auditor".into()),
+        ("ttl", new.ttl.into()),
+        ("verb", "session-new".into()),
+    ]);
     session::create(&new.to, "auditor", &request, out)
 }

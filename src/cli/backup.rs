@@ -37,7 +37,10 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
     }
     let number = |name: &str| answer.get(name).and_then(Value::as_u64).unwrap_or(0);
     let (size, objects) = (number("size"), number("objects"));
-    out.line(format!("copied {size} events, {objects} objects and the private keys to {}", dir.display()));
+    out.line(format!(
+        "copied {size} events, {objects} objects and the private keys to {}",
+        dir.display()
+    ));
     out.line("worktrees are not part of it. A server started on it later than the log went on would be a second history: the guard refuses that");
     Ok(0)
 }

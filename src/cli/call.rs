@@ -55,8 +55,9 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
 
 fn show(answer: &http::Answer, out: &mut Out) -> Done {
     let status = answer.status;
-    let value = canon::parse(&answer.body)
-        .map_err(|error| Failure::usage(format!("the server answered {status} and no JSON: {error}")))?;
+    let value = canon::parse(&answer.body).map_err(|error| {
+        Failure::usage(format!("the server answered {status} and no JSON: {error}"))
+    })?;
     let error = value.get("error");
     let message = error.and_then(|error| error.get("message").or(Some(error)));
     let message = message.or_else(|| value.get("message")).and_then(Value::as_str);
@@ -95,7 +96,8 @@ fn arguments(args: &Args) -> Result<Value, Failure> {
         Some(path) => report::file(Path::new(path), ARGUMENTS_BYTES_MAX)?,
         None if text == "-" => {
             let mut bytes = Vec::new();
-            let read = std::io::stdin().take(ARGUMENTS_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+            let read =
+                std::io::stdin().take(ARGUMENTS_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
             read.map_err(|error| Failure::usage(format!("standard input: {error}")))?;
             bytes
         }
@@ -105,7 +107,9 @@ fn arguments(args: &Args) -> Result<Value, Failure> {
         return Err(Failure::usage(format!("--json: more than {ARGUMENTS_BYTES_MAX} bytes")));
     }
     let value = canon::parse(&bytes).map_err(|error| {
-        Failure::usage(format!("--json: {error} (numbers have at most {JSON_NUMBER_BYTES_MAX} digits)"))
+        Failure::usage(format!(
+            "--json: {error} (numbers have at most {JSON_NUMBER_BYTES_MAX} digits)"
+        ))
     })?;
     if value.as_object().is_none() {
         return Err(Failure::usage("--json: the arguments are no JSON object"));
@@ -122,7 +126,8 @@ fn url(args: &Args) -> Result<String, Failure> {
     let bytes = std::fs::read(&path).map_err(|_| super::health::nobody(&data))?;
     let value = canon::parse(&bytes).ok();
     let url = value.as_ref().and_then(|value| value.get("url")).and_then(Value::as_str);
-    url.map(str::to_owned).ok_or_else(|| Failure::usage(format!("{}: it names no url", path.display())))
+    url.map(str::to_owned)
+        .ok_or_else(|| Failure::usage(format!("{}: it names no url", path.display())))
 }
 
 /// The token. What is neither one nor a file is not repeated: it may be one with a slip.
@@ -136,14 +141,21 @@ fn token(args: &Args) -> Result<String, Failure> {
     }
     let path = Path::new(&given);
     let missing = || match &args.session {
-        Some(_) => Failure::usage("--session: neither a token of 64 hexadecimal digits nor a file that can be read"),
-        None => Failure::usage("no session: give its token or file with --session or WORLDLOG_SESSION"),
+        Some(_) => Failure::usage(
+            "--session: neither a token of 64 hexadecimal digits nor a file that can be read",
+        ),
+        None => {
+            Failure::usage("no session: give its token or file with --session or WORLDLOG_SESSION")
+        }
     };
     let bytes = report::file(path, TOKEN_BYTES_MAX).map_err(|_| missing())?;
     let text = String::from_utf8(bytes).unwrap_or_default();
     let token = text.trim();
     if B32::from_hex(token).is_none() {
-        return Err(Failure::usage(format!("{}: it holds no token of 64 hexadecimal digits", path.display())));
+        return Err(Failure::usage(format!(
+            "{}: it holds no token of 64 hexadecimal digits",
+            path.display()
+        )));
     }
     Ok(token.to_owned())
 }

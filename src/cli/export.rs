@@ -57,7 +57,8 @@ fn offline(data: &Path, dir: &Path, public: bool) -> Result<Value, Failure> {
     let store = place::open_store(data, 1)?;
     let note = layout::last_head(&store).map_err(Failure::damaged)?;
     let (_, note) = note.ok_or_else(|| Failure::usage(export::ExportError::Empty))?;
-    let note = String::from_utf8(note).map_err(|_| Failure::damaged("the signed head is no text"))?;
+    let note =
+        String::from_utf8(note).map_err(|_| Failure::damaged("the signed head is no text"))?;
     let keys = match Seeds::load(data).map_err(Failure::usage)? {
         Some(seeds) => Some(Keys::new(&node::origin(&store)?, &seeds).map_err(Failure::usage)?),
         None => None,

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Show the guard's head beside the store's; with a file, that guard's.
-    #[arg(long, value_name = "G", num_args = 0..=1, default_missing_value = "")]
-    guard: Option<PathBuf>,
+    #[arg(long, value_name = "G")]
+    guard: Option<Option<PathBuf>>,
     #[command(flatten)]
     data: place::DataArgs,
     /// Answer in JSON.
@@ -32,11 +32,14 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
     };
     let note = answer.get("note").and_then(Value::as_str).unwrap_or("").to_owned();
     let Some(given) = &args.guard else {
-        if args.json { out.json(&answer) } else { out.bytes(note.as_bytes()) }
+        if args.json {
+            out.json(&answer)
+        } else {
+            out.bytes(note.as_bytes())
+        }
         return Ok(0);
     };
-    let given = Some(given.as_path()).filter(|path| !path.as_os_str().is_empty());
-    let (path, guarded) = guard(&data, given, &note)?;
+    let (path, guarded) = guard(&data, given.as_deref(), &note)?;
     compare(args.json, &answer, &note, &path, guarded.as_deref(), out);
     Ok(0)
 }
@@ -46,8 +49,10 @@ fn offline(data: &Path) -> Result<Value, Failure> {
     let store = place::open_store(data, 1)?;
     let found = layout::last_head(&store).map_err(Failure::damaged)?;
     let (size, note) = found.ok_or_else(|| Failure::usage("the log has no signed head yet"))?;
-    let note = String::from_utf8(note).map_err(|_| Failure::damaged("the signed head is no text"))?;
-    let head = parse(&note).ok_or_else(|| Failure::damaged(format!("the signed head of size {size} is malformed")))?;
+    let note =
+        String::from_utf8(note).map_err(|_| Failure::damaged("the signed head is no text"))?;
+    let head = parse(&note)
+        .ok_or_else(|| Failure::damaged(format!("the signed head of size {size} is malformed")))?;
     let both = Note::parse(note.as_bytes()).is_ok_and(|parsed| parsed.signatures().len() > 1);
     Ok(request::head(&note, if both { &note } else { "" }, head.head().size, &head.head().root))
 }
@@ -56,7 +61,11 @@ fn parse(note: &str) -> Option<Checkpoint> {
     Note::parse(note.as_bytes()).ok().and_then(|note| Checkpoint::parse(note.text()).ok())
 }
 
-fn guard(data: &Path, given: Option<&Path>, note: &str) -> Result<(PathBuf, Option<Vec<u8>>), Failure> {
+fn guard(
+    data: &Path,
+    given: Option<&Path>,
+    note: &str,
+) -> Result<(PathBuf, Option<Vec<u8>>), Failure> {
     let key = head_key(data, note)?;
     let path = place::guard(given, &key)?;
     let found = Guard::at(&path, &key).read().map_err(Failure::usage)?;

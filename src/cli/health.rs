@@ -33,7 +33,9 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
         number("unresolved")
     ));
     if let Some(doubt) = answer.get("clock").and_then(Value::as_str) {
-        out.line(format!("the clock {doubt}: no new effects. Check it, then run `worldlog clock accept`"));
+        out.line(format!(
+            "the clock {doubt}: no new effects. Check it, then run `worldlog clock accept`"
+        ));
     }
     Ok(0)
 }
@@ -41,5 +43,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
 /// No server runs on this data directory.
 pub(super) fn nobody(data: &Path) -> Failure {
     let data = data.display();
-    Failure::usage(format!("no server runs on {data}: start it with `worldlog serve --data {data}`"))
+    Failure::usage(format!(
+        "no server runs on {data}: start it with `worldlog serve --data {data}`"
+    ))
 }

@@ -27,14 +27,18 @@ pub(super) struct Url {
 
 impl Url {
     pub(super) fn parse(text: &str) -> Result<Self, Failure> {
-        let wrong = |why: &str| Failure::usage(format!("{text:?} is no address of a server: {why}"));
+        let wrong =
+            |why: &str| Failure::usage(format!("{text:?} is no address of a server: {why}"));
         if text.starts_with("https://") {
-            return Err(wrong("this client speaks no TLS; lead a tunnel to the server and name its end here"));
+            return Err(wrong(
+                "this client speaks no TLS; lead a tunnel to the server and name its end here",
+            ));
         }
         let rest = text.strip_prefix("http://").ok_or_else(|| wrong("http://HOST:PORT was due"))?;
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let visible = |part: &str| part.bytes().all(|byte| byte.is_ascii_graphic());
-        if authority.is_empty() || authority.contains('@') || !visible(authority) || !visible(path) {
+        if authority.is_empty() || authority.contains('@') || !visible(authority) || !visible(path)
+        {
             return Err(wrong("http://HOST:PORT was due"));
         }
         Ok(Self { authority: authority.to_owned(), path: path.trim_end_matches('/').to_owned() })
@@ -43,7 +47,11 @@ impl Url {
     /// Where to connect: an address without a port means port 80.
     fn target(&self) -> String {
         let after_address = self.authority.rsplit(']').next().unwrap_or("");
-        if after_address.contains(':') { self.authority.clone() } else { format!("{}:80", self.authority) }
+        if after_address.contains(':') {
+            self.authority.clone()
+        } else {
+            format!("{}:80", self.authority)
+        }
     }
 }
 
@@ -57,9 +65,18 @@ pub(super) struct Answer {
 }
 
 /// Sends a POST of JSON to `path` below `url`.
-pub(super) fn post(url: &Url, path: &str, token: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Answer, Failure> {
+pub(super) fn post(
+    url: &Url,
+    path: &str,
+    token: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Result<Answer, Failure> {
     let unreachable = |error: std::io::Error| {
-        Failure::usage(format!("http://{}: {error}; is the server running? `worldlog health` tells", url.authority))
+        Failure::usage(format!(
+            "http://{}: {error}; is the server running? `worldlog health` tells",
+            url.authority
+        ))
     };
     let mut stream = TcpStream::connect(url.target()).map_err(unreachable)?;
     stream.set_read_timeout(Some(TIMEOUT)).map_err(unreachable)?;
@@ -169,7 +186,10 @@ mod tests {
         assert_eq!(body("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok!!"), Ok(b"ok".to_vec()));
         assert_eq!(body("HTTP/1.1 200 OK\r\n\r\nto the end"), Ok(b"to the end".to_vec()));
         let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-        assert_eq!(body(&format!("{chunked}3\r\nabc\r\n1;x=y\r\nd\r\n0\r\n\r\n")), Ok(b"abcd".to_vec()));
+        assert_eq!(
+            body(&format!("{chunked}3\r\nabc\r\n1;x=y\r\nd\r\n0\r\n\r\n")),
+            Ok(b"abcd".to_vec())
+        );
         assert!(body(&format!("{chunked}3\r\nabcd\r\n0\r\n\r\n")).is_err());
         assert!(body(&format!("{chunked}ffffffffffffffff\r\n")).is_err());
         assert!(body("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok").is_err());
@@ -186,7 +206,9 @@ mod tests {
         assert_eq!(target("http://localhost/log/"), parts("localhost:80", "/log"));
         assert_eq!(target("http://[::1]:80"), parts("[::1]:80", ""));
         assert_eq!(target("http://[::1]"), parts("[::1]:80", ""));
-        for wrong in ["https://a", "a:80", "http://", "http://u@h", "http://a b", "http://a\r\nX: y"] {
+        for wrong in
+            ["https://a", "a:80", "http://", "http://u@h", "http://a b", "http://a\r\nX: y"]
+        {
             assert_eq!(target(wrong), None, "{wrong}");
         }
     }

@@ -29,12 +29,16 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, out: &mut Out) -> Done {
     let data = args.data.path()?;
     if !Folder::is_one(&args.export) {
-        return Err(Failure::usage(format!("{} is no export: it has no checkpoint", args.export.display())));
+        return Err(Failure::usage(format!(
+            "{} is no export: it has no checkpoint",
+            args.export.display()
+        )));
     }
     let folder = Folder::at(&args.export);
     let trust = Trust { keys: report::keys(&args.vkeys)?, seen: None };
     let (found, _) = export::inspect(&folder, &Options { trust, until: None });
-    let worst = found.findings.iter().filter(|finding| finding.code != "no-key").min_by_key(|f| f.verdict);
+    let worst =
+        found.findings.iter().filter(|finding| finding.code != "no-key").min_by_key(|f| f.verdict);
     if let Some(worst) = worst {
         return Err(Failure {
             code: worst.verdict.exit_code(),
@@ -62,7 +66,10 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
         return Ok(0);
     }
     let (size, objects) = (filled.size, filled.objects);
-    out.line(format!("imported {size} events and {objects} objects into {}, read only", data.display()));
+    out.line(format!(
+        "imported {size} events and {objects} objects into {}, read only",
+        data.display()
+    ));
     if !verified {
         out.line("no key was given: whose log it is was not verified");
     }

@@ -33,8 +33,11 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
     let mut next = args.from;
     let mut asked = false;
     while !out.closed() {
-        let request =
-            object([("from", next.into()), ("limit", request::ENTRIES_MAX.into()), ("verb", "log".into())]);
+        let request = object([
+            ("from", next.into()),
+            ("limit", request::ENTRIES_MAX.into()),
+            ("verb", "log".into()),
+        ]);
         let Some(answer) = ask::server(&data, &request)? else {
             if asked {
                 // It stopped; what it committed was printed.

@@ -26,7 +26,7 @@ const FIRST_TTL_S: u64 = 30 * 24 * 3600;
 
 /// How to open a log.
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct Args {
+pub(super) struct Options {
     #[command(flatten)]
     data: place::DataArgs,
     /// Folder of the worktrees [default: <data>/workspace].
@@ -46,9 +46,13 @@ pub(super) struct Args {
     reserve: u64,
 }
 
-impl Args {
+impl Options {
     /// For a verb that has none of these but the data directory.
-    pub(super) fn of(data: &place::DataArgs, workspace: Option<&Path>, guard: Option<&Path>) -> Self {
+    pub(super) fn of(
+        data: &place::DataArgs,
+        workspace: Option<&Path>,
+        guard: Option<&Path>,
+    ) -> Self {
         Self {
             data: data.clone(),
             workspace: workspace.map(Path::to_owned),
@@ -84,13 +88,10 @@ pub(super) struct First {
 
 impl Node {
     /// Opens the log, or begins one when `begin`.
-    pub(super) fn open(args: &Args, begin: bool) -> Result<Self, Failure> {
+    pub(super) fn open(args: &Options, begin: bool) -> Result<Self, Failure> {
         let data = args.data()?;
         if !begin && !place::is_data(&data) {
-            return Err(Failure::start(format!(
-                "{} holds no log: name another directory with --data, or begin one with `worldlog init`",
-                data.display()
-            )));
+            return Err(Failure::usage(place::no_log(&data)));
         }
         crate::durable::create_folder(&data)
             .map_err(|error| Failure::start(format!("{}: {error}", data.display())))?;
@@ -99,7 +100,10 @@ impl Node {
             other => Failure::start(other),
         })?;
         let keys = keys(args, &data, &store)?;
-        let guard = Guard::at(&place::guard(args.guard.as_deref(), keys.verifier_key())?, keys.verifier_key());
+        let guard = Guard::at(
+            &place::guard(args.guard.as_deref(), keys.verifier_key())?,
+            keys.verifier_key(),
+        );
         let ballast = data.join("ballast");
         if begin {
             ensure_ballast(&store, &ballast, args.reserve)?;
@@ -138,9 +142,9 @@ impl Node {
     /// Gives a log that nobody has used yet an episode and a session. Dying before the session is durable leaves a log
     /// that the next start treats the same way.
     pub(super) fn first_session(&self) -> Result<Option<First>, Failure> {
-        let used = self.ledger().with_state(|state| {
-            !state.episodes_by_name.is_empty() || !state.sessions.is_empty()
-        });
+        let used = self
+            .ledger()
+            .with_state(|state| !state.episodes_by_name.is_empty() || !state.sessions.is_empty());
         if used {
             return Ok(None);
         }
@@ -170,7 +174,7 @@ impl Node {
 }
 
 /// The keys of the log in `store`. A log that has events never gets new ones.
-fn keys(args: &Args, data: &Path, store: &SledStore) -> Result<Keys, Failure> {
+fn keys(args: &Options, data: &Path, store: &SledStore) -> Result<Keys, Failure> {
     place::check_modes(data)?;
     let count = layout::event_count(store).map_err(Failure::start)?;
     if count == 0 {
@@ -211,8 +215,12 @@ pub(super) fn origin(store: &dyn Store) -> Result<String, Failure> {
     let bytes = layout::event(store, 0).map_err(Failure::damaged)?.unwrap_or_default();
     match Event::decode(&bytes) {
         Ok(Event { body: Body::Genesis(genesis), .. }) => Ok(genesis.origin),
-        Ok(event) => Err(Failure::start(format!("leaf 0 is no genesis event but a {}", event.body.kind()))),
-        Err(error) => Err(Failure::start(format!("leaf 0: {error}; `worldlog fsck` lists what is damaged"))),
+        Ok(event) => {
+            Err(Failure::start(format!("leaf 0 is no genesis event but a {}", event.body.kind())))
+        }
+        Err(error) => {
+            Err(Failure::start(format!("leaf 0: {error}; `worldlog fsck` lists what is damaged")))
+        }
     }
 }
 
@@ -227,7 +235,8 @@ fn ensure_ballast(store: &SledStore, path: &Path, reserve: u64) -> Result<(), Fa
 
 /// `sha256:` of the program that runs.
 fn program() -> Result<String, Failure> {
-    let path = std::env::current_exe().map_err(|error| Failure::start(format!("this program: {error}")))?;
+    let path = std::env::current_exe()
+        .map_err(|error| Failure::start(format!("this program: {error}")))?;
     let mut bytes = Vec::new();
     // The link of the kernel still leads to the bytes that run when the file was replaced.
     let read = std::fs::File::open("/proc/self/exe").or_else(|_| std::fs::File::open(&path));

@@ -43,13 +43,15 @@ impl DataArgs {
 fn home(variable: &str, below_home: &str) -> Result<PathBuf, Failure> {
     let named = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(below_home));
-    let missing = || Failure::usage("there is no home directory: name the data directory with --data");
+    let missing =
+        || Failure::usage("there is no home directory: name the data directory with --data");
     named.or_else(home).ok_or_else(missing)
 }
 
 /// The path from the root, without asking whether it exists.
 pub(super) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
-    std::path::absolute(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    std::path::absolute(path)
+        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
 /// The guard's file.
@@ -58,7 +60,8 @@ pub(super) fn guard(given: Option<&Path>, key: &VerifierKey) -> Result<PathBuf, 
         return absolute(path);
     }
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let path = crate::ledger::Guard::default_path(key, variable("XDG_STATE_HOME"), variable("HOME"));
+    let path =
+        crate::ledger::Guard::default_path(key, variable("XDG_STATE_HOME"), variable("HOME"));
     path.ok_or_else(|| Failure::usage("there is no home directory: name the guard with --guard"))
 }
 
@@ -86,15 +89,18 @@ pub(super) fn is_data(path: &Path) -> bool {
 pub(super) fn open_store(data: &Path, code: u8) -> Result<SledStore, Failure> {
     let fail = |text: String| Failure { code, text };
     if !is_data(data) {
-        return Err(fail(format!(
-            "{} holds no log: name another directory with --data, or begin one with `worldlog init`",
-            data.display()
-        )));
+        return Err(fail(no_log(data)));
     }
     SledStore::open_existing(data, CACHE_BYTES).map_err(|error| match error {
         StoreError::Held { .. } => fail(held(data)),
         other => fail(other.to_string()),
     })
+}
+
+/// What to say of a directory without a store.
+pub(super) fn no_log(data: &Path) -> String {
+    let data = data.display();
+    format!("{data} holds no log: name another directory with --data, or begin one with `worldlog init`")
 }
 
 /// What to say when somebody else has the store.

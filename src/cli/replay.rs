@@ -33,7 +33,10 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
     let mut snapshot = None;
     let (report, mut state) = if let Some(path) = &args.export {
         if !Folder::is_one(path) {
-            return Err(Failure::usage(format!("{} is no export: it has no checkpoint", path.display())));
+            return Err(Failure::usage(format!(
+                "{} is no export: it has no checkpoint",
+                path.display()
+            )));
         }
         let options = Options { until: Some(args.at.unwrap_or(u64::MAX)), ..Options::default() };
         export::inspect(&Folder::at(path), &options)
@@ -83,7 +86,9 @@ fn again(store: &dyn Store, at: u64, zero: &State) -> Result<u64, Failure> {
     if one == other {
         return Ok(from);
     }
-    Err(Failure::damaged(format!("folded from the first event the digest is {one}, from the snapshot at {from} {other}")))
+    Err(Failure::damaged(format!(
+        "folded from the first event the digest is {one}, from the snapshot at {from} {other}"
+    )))
 }
 
 fn digest(state: &mut State) -> Result<String, Failure> {
@@ -96,7 +101,10 @@ fn check(report: &Report, at: Option<u64>) -> Result<(), Failure> {
         let leaf = worst.leaf.map_or_else(String::new, |leaf| format!(" at leaf {leaf}"));
         return Err(Failure {
             code: worst.verdict.exit_code(),
-            text: format!("{}{leaf}: {}; `worldlog verify` lists every finding", worst.code, worst.detail),
+            text: format!(
+                "{}{leaf}: {}; `worldlog verify` lists every finding",
+                worst.code, worst.detail
+            ),
         });
     }
     match at.filter(|at| *at > report.size) {

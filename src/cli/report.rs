@@ -37,7 +37,8 @@ fn keys_in(path: &Path) -> Result<Vec<VerifierKey>, Failure> {
     let wrong = |text: String| Failure::usage(format!("--vkey {}: {text}", path.display()));
     let bytes = file(path, 16 * VKEY_BYTES_MAX).map_err(|failure| wrong(failure.text))?;
     let text = String::from_utf8(bytes).map_err(|_| wrong("it is no text".to_owned()))?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines =
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let keys: Vec<VerifierKey> = lines
         .map(|line| line.parse::<VerifierKey>().map_err(|error| wrong(error.to_string())))
         .collect::<Result<_, _>>()?;
@@ -130,7 +131,9 @@ fn words(report: &Report) -> Vec<String> {
 fn sentence(report: &Report, verdict: Verdict) -> String {
     let no_key = report.findings.iter().find(|finding| finding.code == "no-key");
     match (verdict, no_key) {
-        (Verdict::Unverifiable, Some(finding)) => format!("{}: {}", verdict.as_str(), finding.detail),
+        (Verdict::Unverifiable, Some(finding)) => {
+            format!("{}: {}", verdict.as_str(), finding.detail)
+        }
         _ => verdict.as_str().to_owned(),
     }
 }

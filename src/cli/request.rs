@@ -44,19 +44,27 @@ pub(super) fn perform(service: &Service, data: &Path, request: &Value) -> Result
         }
         "head" => {
             let published = service.ledger().published();
-            Ok(head(&published.note, &service.ledger().checkpoint(), published.head.size, &published.head.root))
+            Ok(head(
+                &published.note,
+                &service.ledger().checkpoint(),
+                published.head.size,
+                &published.head.root,
+            ))
         }
         "log" => {
             let limit = number(request, "limit")?.min(ENTRIES_MAX);
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-            let entries = service.log(None, number(request, "from")?, limit).map_err(Failure::damaged)?;
-            let entries = entries.iter().map(crate::service::LogEntry::to_value).collect::<Vec<_>>();
+            let entries =
+                service.log(None, number(request, "from")?, limit).map_err(Failure::damaged)?;
+            let entries =
+                entries.iter().map(crate::service::LogEntry::to_value).collect::<Vec<_>>();
             Ok(object([("entries", entries.into())]))
         }
         "prove" => {
             let leaf = number(request, "leaf")?;
             let proof = service.proof(leaf).map_err(Failure::damaged)?;
-            let proof = proof.ok_or_else(|| no_leaf(leaf, service.ledger().published().head.size))?;
+            let proof =
+                proof.ok_or_else(|| no_leaf(leaf, service.ledger().published().head.size))?;
             Ok(object([("proof", proof.into())]))
         }
         "export" => export_dir(service, request),
@@ -114,11 +122,17 @@ fn session_new(service: &Service, request: &Value) -> Result<Value, Failure> {
         "agent" => Role::Agent,
         "auditor" => Role::Auditor,
         "approver" => Role::Approver,
-        other => return Err(Failure::usage(format!("`role` is {other:?}, not agent, auditor or approver"))),
+        other => {
+            return Err(Failure::usage(format!(
+                "`role` is {other:?}, not agent, auditor or approver"
+            )));
+        }
     };
     let grants = request.get("grants").and_then(Value::as_array).unwrap_or_default();
     let grants = grants.iter().map(|grant| {
-        let text = grant.as_str().ok_or_else(|| Failure::usage("`grants` holds something else than strings"))?;
+        let text = grant
+            .as_str()
+            .ok_or_else(|| Failure::usage("`grants` holds something else than strings"))?;
         GrantSpec::parse(text).map_err(Failure::usage)
     });
     let new = NewSession {
@@ -207,7 +221,8 @@ pub(super) fn backup(
                 let from = keys.join(name);
                 let bytes = std::fs::read(&from).map_err(|error| file_failed(&from, error))?;
                 let to = copy.join(name);
-                crate::durable::create(&to, &bytes, 0o600).map_err(|error| file_failed(&to, error))?;
+                crate::durable::create(&to, &bytes, 0o600)
+                    .map_err(|error| file_failed(&to, error))?;
             }
         }
         let copy = SledStore::open(beside, CACHE_BYTES)?;

@@ -1,6 +1,6 @@
 //! `worldlog seal`: fixes the state in a seal now.
 
-use super::node::Args as NodeArgs;
+use super::node::Options as NodeArgs;
 use super::out::Out;
 use super::{Done, ask, place};
 use crate::canon::{Value, object};

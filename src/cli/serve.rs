@@ -1,7 +1,7 @@
 //! `worldlog serve`: the server, from the keys to the last seal.
 
 use super::admin::Admin;
-use super::node::{Args as NodeArgs, First, Node};
+use super::node::{Options as NodeArgs, First, Node};
 use super::out::Out;
 use super::tend::Tender;
 use super::{Done, Failure, place};
@@ -56,7 +56,7 @@ pub(super) fn run(args: Args, out: &mut Out) -> Done {
         let stop = signals()?;
         let announced = Announced::new(&node, &url)?;
         welcome(out, &node, first.as_ref(), &url);
-        let config = server::Config { hosts: args.host.clone() };
+        let config = server::Config { hosts: args.host.clone(), ..server::Config::default() };
         let served = server::serve(node.service.clone(), listener, config, stop).await;
         drop(announced);
         served.map_err(|error| Failure::start(format!("the server: {error}")))
@@ -73,7 +73,8 @@ fn begin_tracing() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("WORLDLOG_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("worldlog=info"));
     // Only a second call fails, and there is none.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let _ =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
 }
 
 /// Ends with the first SIGINT or SIGTERM. The handlers stand when this returns.

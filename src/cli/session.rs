@@ -1,6 +1,6 @@
 //! `worldlog session`: begin, list and end sessions.
 
-use super::node::Args as NodeArgs;
+use super::node::Options as NodeArgs;
 use super::out::Out;
 use super::token::Delivery;
 use super::{Done, Failure, ask, place};
@@ -104,10 +104,15 @@ pub(super) fn run(verb: Verb, out: &mut Out) -> Done {
 fn begin(new: &New, out: &mut Out) -> Done {
     let agent = new.role == "agent";
     if agent && new.episode.is_none() {
-        return Err(Failure::usage("an agent's session needs an episode: `worldlog session new EPISODE`"));
+        return Err(Failure::usage(
+            "an agent's session needs an episode: `worldlog session new EPISODE`",
+        ));
     }
     if !agent && (new.episode.is_some() || new.preset.is_some() || !new.grants.is_empty()) {
-        return Err(Failure::usage(format!("a session of role {} has neither episode nor grants", new.role)));
+        return Err(Failure::usage(format!(
+            "a session of role {} has neither episode nor grants",
+            new.role
+        )));
     }
     let mut grants = new.grants.clone();
     for grant in &grants {
@@ -115,7 +120,9 @@ fn begin(new: &New, out: &mut Out) -> Done {
     }
     if agent && (new.preset.is_some() || grants.is_empty()) {
         let preset = GrantSpec::coding(new.budget);
-        grants.extend(preset.iter().map(|spec| format!("{}={}:{}", spec.effect, spec.scope, spec.budget)));
+        grants.extend(
+            preset.iter().map(|spec| format!("{}={}:{}", spec.effect, spec.scope, spec.budget)),
+        );
     }
     let request = [("role", Value::from(new.role.as_str())), ("ttl", new.ttl.into())];
     let mut request: std::collections::BTreeMap<String, Value> =
@@ -176,7 +183,8 @@ fn show(list: &List, out: &mut Out) -> Done {
 
 fn end(revoke: &Revoke, out: &mut Out) -> Done {
     let args = NodeArgs::of(&revoke.data, None, revoke.guard.as_deref());
-    let request = object([("verb", "session-revoke".into()), ("which", revoke.which.as_str().into())]);
+    let request =
+        object([("verb", "session-revoke".into()), ("which", revoke.which.as_str().into())]);
     let answer = ask::ask(&args, &request)?;
     if revoke.json {
         out.json(&answer);

@@ -59,8 +59,8 @@ pub fn fill_from(to: &dyn Store, from: &dyn Store, note: &[u8]) -> Result<Filled
     let head = head_of(note)?;
     let mut payloads = StorePayloads(from);
     let mut sink = Filler::new(to);
-    let mut events = layout::events(from, 0)
-        .map(|item| item.map(|(_, bytes)| bytes).map_err(ExportError::from));
+    let mut events =
+        layout::events(from, 0).map(|item| item.map(|(_, bytes)| bytes).map_err(ExportError::from));
     let walked = walk(&mut events, Some(&mut payloads as &mut dyn Payloads), head, &mut sink)?;
     let imported = layout::meta(from, IMPORTED)?;
     sink.finish(note, head, imported.as_deref())?;
@@ -106,7 +106,8 @@ impl<'a> Filler<'a> {
     }
 
     fn room_for(&mut self, bytes: usize) -> Result<(), ExportError> {
-        let full = self.bytes + bytes > COMMIT_BYTES_MAX / 2 || self.events.len() >= COMMIT_EVENTS_MAX;
+        let full =
+            self.bytes + bytes > COMMIT_BYTES_MAX / 2 || self.events.len() >= COMMIT_EVENTS_MAX;
         if full {
             self.flush()?;
         }
@@ -133,7 +134,12 @@ impl<'a> Filler<'a> {
     }
 
     /// The head comes last: a store without one was never finished.
-    fn finish(mut self, note: &[u8], head: Head, imported: Option<&[u8]>) -> Result<(), ExportError> {
+    fn finish(
+        mut self,
+        note: &[u8],
+        head: Head,
+        imported: Option<&[u8]>,
+    ) -> Result<(), ExportError> {
         self.flush()?;
         let mut batch = Batch::default();
         layout::put_head(&mut batch, head.size, note)?;
@@ -163,7 +169,12 @@ impl Sink for Filler<'_> {
         Ok(layout::put_episode_key(&mut self.batch, episode.as_str(), key)?)
     }
 
-    fn opening(&mut self, episode: &EpisodeName, seq: u64, bytes: &[u8]) -> Result<(), ExportError> {
+    fn opening(
+        &mut self,
+        episode: &EpisodeName,
+        seq: u64,
+        bytes: &[u8],
+    ) -> Result<(), ExportError> {
         self.bytes += bytes.len() + 256;
         Ok(layout::put_opening(&mut self.batch, episode.as_str(), seq, bytes)?)
     }

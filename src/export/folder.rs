@@ -100,12 +100,20 @@ impl Folder {
             return Err(malformed(format!("`export` is not {FORMAT}")));
         }
         let public = value.get("public").and_then(canon::Value::as_bool);
-        let public = public.ok_or_else(|| malformed("`public` is neither true nor false".to_owned()))?;
+        let public =
+            public.ok_or_else(|| malformed("`public` is neither true nor false".to_owned()))?;
         let size = value.get("size").and_then(canon::Value::as_u64);
         let size = size.ok_or_else(|| malformed("`size` is no whole number".to_owned()))?;
         let keys = value.get("vkeys").and_then(canon::Value::as_array).unwrap_or_default();
         let vkeys = keys.iter().filter_map(|key| key.as_str().map(str::to_owned)).collect();
-        Ok(Some(Manifest { origin: text("origin")?, root: text("root")?, public, size, vkeys, bytes }))
+        Ok(Some(Manifest {
+            origin: text("origin")?,
+            root: text("root")?,
+            public,
+            size,
+            vkeys,
+            bytes,
+        }))
     }
 
     /// An entry bundle as it stands there, and which it is: the full one may stand for a part of it.
@@ -182,7 +190,8 @@ impl<'a> FolderPayloads<'a> {
 
     fn load(&self, episode: &EpisodeName) -> Result<Openings, String> {
         let name = format!("openings/{episode}");
-        let read = self.folder.read(&name, OPENINGS_BYTES_MAX).map_err(|error| error.to_string())?;
+        let read =
+            self.folder.read(&name, OPENINGS_BYTES_MAX).map_err(|error| error.to_string())?;
         let bytes = read.unwrap_or_default();
         let mut places = BTreeMap::new();
         let mut reader = Reader::new(&bytes);

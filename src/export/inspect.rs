@@ -105,13 +105,17 @@ impl<'a> Walk<'a> {
             let whole = self.head.map_or(self.size, |head| head.size);
             let width = u16::try_from((whole - next).min(256)).unwrap_or(256);
             let Ok(id) = BundleId::new(next >> 8, width) else { return };
-            let leaves = reader.as_mut().and_then(|reader| {
-                reader.tile(id.leaves()).map(<[Hash]>::to_vec).ok()
-            });
+            let leaves = reader
+                .as_mut()
+                .and_then(|reader| reader.tile(id.leaves()).map(<[Hash]>::to_vec).ok());
             let (found, bytes) = match self.folder.bundle(id) {
                 Ok(Some(found)) => found,
                 Ok(None) => {
-                    self.audit.report.find("bundle-missing", Some(next), format!("{id} is missing"));
+                    self.audit.report.find(
+                        "bundle-missing",
+                        Some(next),
+                        format!("{id} is missing"),
+                    );
                     return;
                 }
                 Err(error) => {
@@ -133,7 +137,13 @@ impl<'a> Walk<'a> {
     }
 
     /// Takes the events of one bundle. Returns whether it was whole: what follows a cut one has no place.
-    fn bundle(&mut self, id: BundleId, bytes: &[u8], leaves: Option<&[Hash]>, wanted: usize) -> bool {
+    fn bundle(
+        &mut self,
+        id: BundleId,
+        bytes: &[u8],
+        leaves: Option<&[Hash]>,
+        wanted: usize,
+    ) -> bool {
         let width = usize::from(id.width());
         let (entries, _) = prefix(bytes, width);
         for (offset, entry) in entries.iter().take(wanted).enumerate() {
@@ -178,7 +188,8 @@ impl<'a> Walk<'a> {
                 self.compare(id, &bytes);
             }
             for (id, code) in std::mem::take(&mut self.tiles) {
-                let what = if code == "tile-missing" { "is missing" } else { "is not the events' tile" };
+                let what =
+                    if code == "tile-missing" { "is missing" } else { "is not the events' tile" };
                 self.audit.report.find(code, None, format!("{id} {what}"));
             }
             return;
@@ -221,7 +232,8 @@ pub(super) fn events(
         let width = u16::try_from((size - (index << 8)).min(256)).unwrap_or(256);
         let place = || format!("bundle {index}");
         let id = BundleId::new(index, width).map_err(|e| ExportError::damaged(place(), e))?;
-        let (_, bytes) = folder.bundle(id)?.ok_or_else(|| ExportError::damaged(place(), "it is missing"))?;
+        let (_, bytes) =
+            folder.bundle(id)?.ok_or_else(|| ExportError::damaged(place(), "it is missing"))?;
         let (entries, _) = prefix(&bytes, usize::from(width));
         Ok(entries.into_iter().map(<[u8]>::to_vec).collect::<Vec<_>>())
     });

@@ -53,7 +53,8 @@ pub fn prove(store: &dyn Store, leaf: u64) -> Result<Option<String>, ExportError
         added.map_err(|error| ExportError::damaged(place(), error))?;
         full.clear();
     }
-    let damaged = |error: &dyn std::fmt::Display| ExportError::damaged(format!("leaf {leaf}"), error);
+    let damaged =
+        |error: &dyn std::fmt::Display| ExportError::damaged(format!("leaf {leaf}"), error);
     let mut reader = Reader::open(head, Tiles { store, tree }).map_err(|e| damaged(&e))?;
     let hashes = reader.inclusion_proof(leaf, head.size).map_err(|error| damaged(&error))?;
     let bundle = Bundle::new(leaf, hashes, note).map_err(|error| damaged(&error))?;

@@ -21,7 +21,8 @@ pub(super) trait Sink {
     /// The secret of an episode.
     fn key(&mut self, episode: &EpisodeName, key: &Hash) -> Result<(), ExportError>;
     /// The opening of an event; in order of seq.
-    fn opening(&mut self, episode: &EpisodeName, seq: u64, bytes: &[u8]) -> Result<(), ExportError>;
+    fn opening(&mut self, episode: &EpisodeName, seq: u64, bytes: &[u8])
+    -> Result<(), ExportError>;
     /// Whether it lacks this object.
     fn wants(&mut self, episode: Option<&EpisodeName>, hash: &Hash) -> Result<bool, ExportError>;
     /// An object that it lacks. Its bytes have the hash.
@@ -71,7 +72,8 @@ pub(super) fn walk(
         }
         if let Body::Genesis(genesis) = &event.body {
             walked.origin.clone_from(&genesis.origin);
-            walked.keys = genesis.keys.iter().filter_map(|key| head_key(&walked.origin, key)).collect();
+            walked.keys =
+                genesis.keys.iter().filter_map(|key| head_key(&walked.origin, key)).collect();
         }
         if let Some(payloads) = payloads.as_deref_mut() {
             carry(&event, payloads, sink, &mut walked.objects)?;

@@ -208,7 +208,12 @@ impl Sink for Tree {
         self.file(&format!("keys/{episode}"), format!("{}\n", hex(key)).as_bytes())
     }
 
-    fn opening(&mut self, episode: &EpisodeName, seq: u64, bytes: &[u8]) -> Result<(), ExportError> {
+    fn opening(
+        &mut self,
+        episode: &EpisodeName,
+        seq: u64,
+        bytes: &[u8],
+    ) -> Result<(), ExportError> {
         let mut writer = Writer::with_capacity(bytes.len() + 10);
         writer.array(2);
         writer.uint(seq);

@@ -98,7 +98,8 @@ pub fn check_objects<S: Store + ?Sized>(store: &S, report: &mut Report) {
 /// Reads every event of `store`, and what `options` asks for. What is damaged becomes a finding.
 pub fn inspect<S: Store + ?Sized>(store: &S, options: &Options) -> Inspection {
     let snapshot = if options.snapshot { read_snapshot(store) } else { None };
-    let snapshot = snapshot.filter(|snapshot| options.until.is_none_or(|until| snapshot.seq <= until));
+    let snapshot =
+        snapshot.filter(|snapshot| options.until.is_none_or(|until| snapshot.seq <= until));
     let mut walk = Walk::new(store, options);
     if let Some(snapshot) = snapshot {
         walk.skip_to(snapshot);

@@ -23,7 +23,6 @@ pub use guard::{Guard, GuardError};
 pub use inspect::{Inspection, Options as InspectOptions, StorePayloads, check_objects, inspect};
 pub use keys::{Keys, KeysError, Seeds};
 pub use open::{Config, OpenError, open};
-pub use writer::Reserve;
 pub use read::Found;
 pub use writer::Reserve;
 

@@ -33,7 +33,8 @@ pub fn proof(trust: &Trust, bytes: &[u8], leaf: Option<&[u8]>) -> Report {
     seen(trust, &checkpoint, &mut report);
     match leaf {
         Some(leaf) => {
-            let included = verify_inclusion(&leaf_hash(leaf), bundle.index(), &head, bundle.proof());
+            let included =
+                verify_inclusion(&leaf_hash(leaf), bundle.index(), &head, bundle.proof());
             if let Err(error) = included {
                 report.find("proof-refused", Some(bundle.index()), error.to_string());
             }
@@ -50,7 +51,9 @@ fn signatures(trust: &Trust, note: &Note, checkpoint: &Checkpoint, report: &mut 
     if trust.keys.is_empty() {
         let own = note.signatures().iter().find(|line| line.name() == checkpoint.origin());
         let id = own.map_or_else(|| "none".to_owned(), |line| crate::event::hex(&line.id()));
-        let detail = format!("signed in the name of key {id}; no key was given, so no signature was verified");
+        let detail = format!(
+            "signed in the name of key {id}; no key was given, so no signature was verified"
+        );
         return report.find("no-key", None, detail);
     }
     let origin = trust.keys.first().map_or("", |key| key.name());
@@ -59,7 +62,9 @@ fn signatures(trust: &Trust, note: &Note, checkpoint: &Checkpoint, report: &mut 
         Err(error @ CheckpointError::OtherOrigin { .. }) => {
             report.find("head-other-log", None, error.to_string());
         }
-        Err(CheckpointError::Note(error @ (NoteError::Untrusted | NoteError::Signature { .. }))) => {
+        Err(CheckpointError::Note(
+            error @ (NoteError::Untrusted | NoteError::Signature { .. }),
+        )) => {
             report.find("head-forged", None, error.to_string());
         }
         Err(error) => report.find("head-malformed", None, error.to_string()),
@@ -84,7 +89,8 @@ fn seen(trust: &Trust, checkpoint: &Checkpoint, report: &mut Report) {
     };
     let (old, new) = (seen.head(), checkpoint.head());
     if seen.origin() != checkpoint.origin() {
-        let detail = format!("this is {}, the head seen before {}", checkpoint.origin(), seen.origin());
+        let detail =
+            format!("this is {}, the head seen before {}", checkpoint.origin(), seen.origin());
         report.find("seen-other-log", None, detail);
     } else if old.size == new.size && old.root != new.root {
         let detail = format!("two different heads of {} events were signed", old.size);
@@ -92,7 +98,10 @@ fn seen(trust: &Trust, checkpoint: &Checkpoint, report: &mut Report) {
     } else if old == new {
         report.extends = Some(old.size);
     } else {
-        let words = format!("whether the heads of {} and {} events agree: that takes the log", old.size, new.size);
+        let words = format!(
+            "whether the heads of {} and {} events agree: that takes the log",
+            old.size, new.size
+        );
         report.unchecked.push(words);
     }
 }
