@@ -22,3 +22,5 @@ pub mod ledger;
 pub mod sandbox;
 
 pub mod service;
+
+pub mod server;
