@@ -1,7 +1,7 @@
 //! `worldlog init`: what a first `serve` does, without serving.
 
 use super::Done;
-use super::node::{Options as NodeArgs, Node};
+use super::node::{Node, Options as NodeArgs};
 use super::out::Out;
 use crate::canon::{Value, object};
 

@@ -100,7 +100,9 @@ pub(super) fn open_store(data: &Path, code: u8) -> Result<SledStore, Failure> {
 /// What to say of a directory without a store.
 pub(super) fn no_log(data: &Path) -> String {
     let data = data.display();
-    format!("{data} holds no log: name another directory with --data, or begin one with `worldlog init`")
+    format!(
+        "{data} holds no log: name another directory with --data, or begin one with `worldlog init`"
+    )
 }
 
 /// What to say when somebody else has the store.

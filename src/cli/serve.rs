@@ -1,7 +1,7 @@
 //! `worldlog serve`: the server, from the keys to the last seal.
 
 use super::admin::Admin;
-use super::node::{Options as NodeArgs, First, Node};
+use super::node::{First, Node, Options as NodeArgs};
 use super::out::Out;
 use super::tend::Tender;
 use super::{Done, Failure, place};
