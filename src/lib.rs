@@ -67,8 +67,13 @@ pub mod durable;
 pub mod entropy;
 pub mod store;
 
+pub mod export;
 pub mod handlers;
 pub mod ledger;
 pub mod sandbox;
 
 pub mod service;
+
+pub mod server;
+
+pub mod cli;

@@ -1,1 +1,5 @@
-fn main() {}
+//! The `worldlog` program: everything is in the library.
+
+fn main() -> std::process::ExitCode {
+    worldlog::cli::main()
+}

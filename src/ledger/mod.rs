@@ -20,7 +20,7 @@ mod tend;
 mod writer;
 
 pub use guard::{Guard, GuardError};
-pub use inspect::{Inspection, Options as InspectOptions, StorePayloads, inspect};
+pub use inspect::{Inspection, Options as InspectOptions, StorePayloads, check_objects, inspect};
 pub use keys::{Keys, KeysError, Seeds};
 pub use open::{Config, OpenError, open};
 pub use read::Found;

@@ -114,7 +114,8 @@ pub fn open(config: Config) -> Result<Ledger, OpenError> {
         return Ok(ledger);
     }
     let trust = Trust { keys: vec![config.keys.verifier_key().clone()], seen };
-    let options = Options { trust, payloads: config.payloads, snapshot: true, until: None };
+    let options =
+        Options { trust, payloads: config.payloads, snapshot: true, until: None, sample: None };
     let inspection = inspect(config.store.as_ref(), &options);
     if let Some(worst) = inspection.report.findings.iter().min_by_key(|finding| finding.verdict) {
         let leaf = worst.leaf.map_or(String::new(), |leaf| format!(" at leaf {leaf}"));

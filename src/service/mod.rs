@@ -13,20 +13,26 @@ mod view;
 pub use admin::{AdminError, GrantSpec, NewSession, SessionView};
 pub use answer::{Answer, ReceiptView};
 pub use invoke::{Call, CallError};
-pub use view::{EventView, Health, LogEntry};
+pub use view::{EventView, Health, LogEntry, ObjectError, Receipt};
+
+// What the fronts meet of the layers below, so that they need not name them.
+pub use crate::ledger::Refused;
+pub use crate::store::StoreError;
 
 use crate::clock::Clock;
 use crate::entropy::{Entropy, NoEntropy};
 use crate::event::{B16, B32, BodyError, EpisodeName, Fixed, Role};
 use crate::handlers::{self, Context};
-use crate::ledger::{Draft, Ledger, NewObject, Refused, Submission};
+use crate::ledger::{Draft, Ledger, NewObject, Submission};
 use crate::merkle::hash::sha256;
 use crate::state::SessionRow;
-use crate::store::StoreError;
 use crate::transitions::{self, Demand, Transition};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Effects that leave nothing behind.
+const READS: [&str; 1] = ["Workspace.Read"];
 
 /// What the service needs.
 pub struct Config {
@@ -207,6 +213,11 @@ impl Service {
                 .filter(|transition| visible(session, *transition, now))
                 .collect()
         })
+    }
+
+    /// Whether nothing that the tool's plans may ask for leaves anything behind.
+    pub fn reads_only(&self, tool: &dyn Transition) -> bool {
+        tool.declared().iter().all(|demand| READS.contains(&demand.effect))
     }
 
     fn lock_of(&self, episode: &EpisodeName) -> Arc<tokio::sync::Mutex<()>> {

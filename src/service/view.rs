@@ -224,11 +224,12 @@ impl Service {
         }))
     }
 
-    /// What is known of an invocation.
+    /// What is known of an invocation. The name of the output is empty for a caller who may not see the episode: it would
+    /// confirm a guess of what the output is.
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn receipt(&self, inv: &B16) -> Result<Receipt, StoreError> {
+    pub fn receipt(&self, caller: Option<&Caller>, inv: &B16) -> Result<Receipt, StoreError> {
         let Some(found) = self.inner.ledger.find(inv)? else {
             let open = self
                 .inner
@@ -236,10 +237,10 @@ impl Service {
                 .with_state(|state| state.calls.iter().any(|(_, call)| call.inv == *inv));
             return Ok(if open { Receipt::Open } else { Receipt::NotStarted });
         };
-        self.receipt_of(found)
+        self.receipt_of(caller, found)
     }
 
-    fn receipt_of(&self, found: Found) -> Result<Receipt, StoreError> {
+    fn receipt_of(&self, caller: Option<&Caller>, found: Found) -> Result<Receipt, StoreError> {
         let Some((event, commit)) = found.commit else {
             let closed = found.closure.map(|(event, closure)| Receipt::Closed {
                 leaf: event.seq,
@@ -250,7 +251,8 @@ impl Service {
         let (Some(ep), Some(inv)) = (&event.ep, event.inv) else { return Ok(Receipt::NotStarted) };
         let bytes = self.inner.ledger.event(event.seq)?.unwrap_or_default();
         let opening = self.inner.ledger.opening(&ep.name, event.seq)?;
-        let output = opening.and_then(|opening| opening.refs.first().copied());
+        let seen = caller.is_some_and(|caller| may_see(caller, Some(&ep.name)));
+        let output = opening.filter(|_| seen).and_then(|opening| opening.refs.first().copied());
         let outcome = found.outcome.map(|(_, outcome)| outcome);
         Ok(Receipt::Committed(ReceiptView {
             invocation: inv.to_string(),

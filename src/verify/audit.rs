@@ -290,7 +290,11 @@ impl Audit {
 }
 
 /// Verifies a head's signatures, and returns whose they are.
-fn open(origin: &str, keys: &[VerifierKey], note: &Note) -> Result<Vec<String>, CheckpointError> {
+pub(super) fn open(
+    origin: &str,
+    keys: &[VerifierKey],
+    note: &Note,
+) -> Result<Vec<String>, CheckpointError> {
     let refused = |error: crate::note::checkpoint::PolicyError| CheckpointError::OtherOrigin {
         expected: origin.to_owned(),
         actual: error.to_string(),

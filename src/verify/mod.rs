@@ -10,9 +10,11 @@
 
 mod audit;
 mod payload;
+mod proof;
 
 pub use audit::{Audit, Trust, key_id, log_keys, possession_message};
 pub use payload::{PayloadAudit, Payloads, Redactions};
+pub use proof::proof;
 
 /// What an audit comes to, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -143,6 +145,8 @@ pub const CODES: &[(&str, Verdict)] = &[
     ("seen-longer", Verdict::Truncated),
     ("leaf-missing", Verdict::Truncated),
     ("leaf-surplus", Verdict::Damaged),
+    ("bundle-missing", Verdict::Truncated),
+    ("bundle-cut", Verdict::Truncated),
     ("leaf-changed", Verdict::Damaged),
     ("event-malformed", Verdict::Damaged),
     ("tile-changed", Verdict::Damaged),
@@ -155,6 +159,9 @@ pub const CODES: &[(&str, Verdict)] = &[
     ("opening-missing", Verdict::Damaged),
     ("episode-key-missing", Verdict::Damaged),
     ("store-damaged", Verdict::Damaged),
+    ("export-differs", Verdict::Damaged),
+    ("proof-malformed", Verdict::Damaged),
+    ("leaf-not-given", Verdict::Unverifiable),
     ("kind-unknown", Verdict::Unverifiable),
     ("no-key", Verdict::Unverifiable),
     ("head-missing", Verdict::Unverifiable),

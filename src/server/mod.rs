@@ -1,0 +1,197 @@
+//! The server: one listener, one table of paths, a front behind each.
+//!
+//! ```text
+//! accept ─► [1024 connections] ─► head within 5 s ─► Host, Origin ─► path ─► front ─► answer
+//! ```
+//!
+//! | path | front |
+//! |---|---|
+//! | `/mcp`, `/mcp/` | `mcp` (`spec/mcp.md`) |
+//! | `/v1/…`, `/checkpoint`, `/tile/…` | `provenance` (`spec/provenance.md`) |
+//!
+//! A front turns a request into a call of [`Service`] and its answer into bytes; it decides nothing. Fronts do not know
+//! each other: what two of them need is in `http`. No path is ever redirected, because a client that follows loses its
+//! token. TLS is somebody else's: the listener is meant for loopback.
+
+mod http;
+mod mcp;
+mod provenance;
+
+use crate::service::Service;
+use http::{Gate, Response};
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::http::request::Parts;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+
+/// Connections at once. Beyond it they wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 1024;
+/// Bytes of a request's head, and of what is read at once.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// How long answers may take to leave after the signal to stop.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// First pause after a failed accept; it doubles up to [`ACCEPT_PAUSE_MAX`].
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+/// Longest pause: a process out of file descriptors looks again once a second.
+const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// What an operator may set.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Names of Host and Origin that are allowed besides the loopback ones: `NAME` or `NAME:PORT`.
+    pub hosts: Vec<String>,
+    /// How long a request's head may take.
+    pub head_timeout: Duration,
+    /// How long a request's body may take.
+    pub body_timeout: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            hosts: Vec::new(),
+            head_timeout: Duration::from_secs(5),
+            body_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What a request is answered with.
+struct Rim {
+    service: Service,
+    gate: Gate,
+    config: Config,
+}
+
+impl Rim {
+    async fn answer(&self, request: Request<Incoming>) -> Response {
+        let (head, mut body) = request.into_parts();
+        let mut response = match self.gate.check(&head) {
+            Ok(()) => self.route(&head, &mut body).await,
+            Err(refusal) => refusal.into(),
+        };
+        http::discard(&head, &mut body).await;
+        http::harden(&mut response);
+        response
+    }
+
+    async fn route(&self, head: &Parts, body: &mut Incoming) -> Response {
+        let path = head.uri.path();
+        match path {
+            "/mcp" | "/mcp/" => mcp::answer(self, head, body).await,
+            _ if provenance::has(path) => provenance::answer(&self.service, head).await,
+            // Also what a client asks for after a 401: there is no OAuth here, and it has to notice.
+            _ => http::not_found("there is nothing at this path").into(),
+        }
+    }
+}
+
+/// Serves until `shutdown` resolves, and then until the answers under way have left, at most ten seconds.
+///
+/// A call whose answer is cut off goes on: it is detached from its connection, and its receipt tells what became of it.
+///
+/// # Errors
+/// The listener has no address. A failed accept is no error: it is tried again.
+pub async fn serve(
+    service: Service,
+    listener: TcpListener,
+    config: Config,
+    shutdown: impl Future<Output = ()> + Send,
+) -> io::Result<()> {
+    let gate = Gate::new(listener.local_addr()?.port(), &config.hosts);
+    let rim = Arc::new(Rim { service, gate, config });
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let (stop, stopped) = watch::channel(());
+    let mut connections = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    let mut pause = ACCEPT_PAUSE;
+    loop {
+        let accepted = tokio::select! {
+            accepted = accept(&listener, &permits) => accepted,
+            Some(_) = connections.join_next() => continue,
+            () = &mut shutdown => break,
+        };
+        match accepted {
+            Ok((stream, permit)) => {
+                pause = ACCEPT_PAUSE;
+                let (rim, stopped) = (Arc::clone(&rim), stopped.clone());
+                connections.spawn(connection(rim, stream, permit, stopped));
+            }
+            Err(error) if is_the_clients(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, "no connection was accepted");
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = &mut shutdown => break,
+                }
+                pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
+            }
+        }
+    }
+    drop(listener);
+    // Nobody may be listening any more, and then there is nothing to stop.
+    let _ = stop.send(());
+    let drained = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(DRAIN_MAX, drained).await.is_err() {
+        tracing::warn!("connections were cut off at the end of the drain");
+    }
+    connections.shutdown().await;
+    Ok(())
+}
+
+/// The permit comes first, so that what is beyond the limit waits in the kernel and holds nothing here.
+async fn accept(
+    listener: &TcpListener,
+    permits: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let permit = Arc::clone(permits).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, permit))
+}
+
+/// Errors of the connection that was to be accepted, not of the listener.
+fn is_the_clients(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+async fn connection(
+    rim: Arc<Rim>,
+    stream: TcpStream,
+    permit: OwnedSemaphorePermit,
+    mut stopped: watch::Receiver<()>,
+) {
+    // Answers are small; waiting for more to send would only make them late.
+    let _ = stream.set_nodelay(true);
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(rim.config.head_timeout)
+        .max_buf_size(HEAD_BYTES_MAX);
+    let service = service_fn(move |request| {
+        let rim = Arc::clone(&rim);
+        async move { Ok::<_, Infallible>(rim.answer(request).await) }
+    });
+    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let served = tokio::select! {
+        served = serving.as_mut() => served,
+        _ = stopped.changed() => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection ended early");
+    }
+    drop(permit);
+}
