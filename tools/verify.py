@@ -201,9 +201,9 @@ ENVELOPE = Event(uint, uint, uint, B32, lambda v: type(v) is str, maybe(array(la
 def read_event(data):
     if len(data) > 65535:
         raise Refused("too-long", 0)
-    if data[:1] != b"\x88":
+    if data[:1] != b"\x88" or len(data) < 9:
         item(data, 0, 0)
-        raise Refused("unexpected", 0)
+        raise Refused("truncated" if data[:1] == b"\x88" else "unexpected", 0)
     values, end = [], 1
     for position, admits in enumerate(ENVELOPE):
         value, after = item(data, end, 1)
@@ -224,3 +224,923 @@ def read_event(data):
     if body is not None and not body(event.body):
         raise Refused("body", start)
     return event
+
+
+# ---- Canonical JSON (canon.md) ----
+
+class Number(str):
+    """A number as it is spelled."""
+
+
+NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?").fullmatch
+
+
+def read_json(data):
+    """The value of canonical JSON; anything else is refused."""
+    def pairs(members):
+        if len(dict(members)) < len(members):
+            raise ValueError("duplicate-key")
+        return dict(members)
+    try:
+        value = json.loads(data.decode(), object_pairs_hook=pairs, parse_int=Number, parse_float=Number)
+        if print_json(value, 0).encode() == data:
+            return value
+    except (ValueError, RecursionError):
+        pass
+    raise Refused("object-malformed", "not canonical JSON")
+
+
+def print_json(value, depth):
+    if type(value) is str:
+        return json.dumps(value, ensure_ascii=False)
+    if type(value) is Number:
+        digits, whole = value.lstrip("-").replace(".", "").strip("0"), value.lstrip("-").partition(".")[0].lstrip("0")
+        if not NUMBER(value) or value == "-0" or len(digits) > 1024 or len(whole) > 10000 or len(value) > 11100:
+            raise ValueError("number")
+        return value
+    if type(value) is dict and depth < 64:
+        return "{%s}" % ",".join(json.dumps(name, ensure_ascii=False) + ":" + print_json(value[name], depth + 1)
+                                 for name in sorted(value))  # code points sort as their UTF-8 does
+    if type(value) is list and depth < 64:
+        return "[%s]" % ",".join(print_json(x, depth + 1) for x in value)
+    if value is None or type(value) is bool:
+        return {None: "null", True: "true", False: "false"}[value]
+    raise ValueError("too-deep, or NaN")
+
+
+# ---- Notes and checkpoints (log.md sections 3 and 4) ----
+
+Head = namedtuple("Head", "origin size root text lines")
+Key = namedtuple("Key", "name id pub")
+
+
+def base64_of(spelled):
+    data = base64.b64decode(spelled, validate=True)
+    if base64.b64encode(data).decode() != spelled:
+        raise ValueError("base64 that is not canonical")
+    return data
+
+
+def key_name(name):
+    if not 1 <= len(name.encode()) <= 255 or "+" in name or any(c.isspace() for c in name):
+        raise ValueError("not a key name")
+    return name
+
+
+def read_head(data):
+    """A checkpoint note; ValueError for another thing."""
+    note = data.decode()
+    body, split, signatures = note.rpartition("\n\n")
+    text = body + "\n"
+    origin, size, root, nothing = text.split("\n")
+    if len(data) > 524288 or not split or nothing or re.search("[\0-\x09\x0b-\x1f]", note):
+        raise ValueError("not a note of three lines")
+    if not re.fullmatch("0|[1-9][0-9]{0,18}", size) or int(size) > 1 << 62 or len(base64_of(root)) != 32:
+        raise ValueError("not a size and a root")
+    if size == "0" and base64_of(root) != sha():
+        raise ValueError("size 0 has another root")
+    *rows, last = signatures.split("\n")
+    if last or not 1 <= len(rows) <= 100:
+        raise ValueError("no signature, too many, or a last line that does not end")
+    lines = []
+    for line in rows:
+        dash, name, signature = line.split(" ")
+        if dash != "\u2014" or len(base64_of(signature)) < 5:
+            raise ValueError("not a signature line")
+        lines.append((key_name(name), base64_of(signature)[:4], base64_of(signature)[4:]))
+    return Head(key_name(origin), int(size), base64_of(root), text.encode(), lines)
+
+
+def read_vkey(spelled):
+    name, key_id, public = spelled.strip().split("+", 2)
+    typed = base64_of(public)
+    if key_name(name) and typed[:1] != b"\x01" or len(typed) != 33:
+        raise ValueError("not the verifier key of an Ed25519 note key (type 0x01)")
+    if sha(name.encode(), b"\n", typed)[:4].hex() != key_id:
+        raise ValueError("a verifier key whose id is not that of its bytes")
+    return Key(name, bytes.fromhex(key_id), typed[1:])
+
+
+def signed_by(head, key):
+    """Nothing if the head has exactly one line of this key and it verifies, else a finding's code."""
+    signatures = [signature for name, key_id, signature in head.lines if (name, key_id) == (key.name, key.id)]
+    if not signatures:
+        return "signature-missing"
+    return None if len(signatures) == 1 and ed25519.verify(key.pub, head.text, signatures[0]) else "signature-wrong"
+
+
+# ---- Tree, tiles, bundles (log.md sections 1 and 2) ----
+
+def tile_path(level, n, width):
+    path = "%03d" % (n % 1000)
+    while n >= 1000:
+        n //= 1000
+        path = "x%03d/%s" % (n % 1000, path)
+    return "tile/%s/%s" % (level, path) + (".p/%d" % width if width < 256 else "")
+
+
+class Tree:
+    """Grows leaf by leaf and keeps its right edge; calls `tile(level, index, hashes)` for each tile that fills."""
+
+    def __init__(self, tile):
+        self.size, self.edge, self.tiles, self.counts, self.tile = 0, [], [], [], tile
+
+    def append(self, node):
+        height, self.size = 0, self.size + 1
+        while True:
+            if height % 8 == 0:
+                self.keep(height // 8, node)
+            if height == len(self.edge):
+                self.edge.append(None)
+            if self.edge[height] is None:
+                self.edge[height] = node
+                return
+            node, self.edge[height] = sha(b"\x01", self.edge[height], node), None
+            height += 1
+
+    def keep(self, level, node):
+        if level == len(self.tiles):
+            self.tiles.append(bytearray())
+            self.counts.append(0)
+        self.tiles[level] += node
+        if len(self.tiles[level]) == 8192:
+            self.tile(level, self.counts[level], bytes(self.tiles[level]))
+            self.tiles[level], self.counts[level] = bytearray(), self.counts[level] + 1
+
+    def finish(self):
+        for level, hashes in enumerate(self.tiles):
+            if hashes:
+                self.tile(level, self.counts[level], bytes(hashes))
+
+    def root(self):
+        root = None
+        for node in self.edge:
+            if node is not None:
+                root = node if root is None else sha(b"\x01", node, root)
+        return root or sha()
+
+
+# ---- Map (log.md section 7): an empty place is None, a pair (key, hash), a branch [hash or None, side 0, side 1] ----
+
+def put(node, key, leaf, bit=255):
+    """The node with the pair of this key put in, or taken out where `leaf` is None."""
+    if node is None or type(node) is tuple and node[0] == key:
+        return leaf and (key, leaf)
+    if type(node) is tuple:
+        if leaf is None:
+            return node
+        branch = [None, None, None]
+        branch[1 + (node[0] >> bit & 1)] = node
+        return put(branch, key, leaf, bit)
+    side = 1 + (key >> bit & 1)
+    node[0], node[side] = None, put(node[side], key, leaf, bit - 1)
+    here, there = node[side], node[3 - side]
+    if here is None and type(there) is tuple or there is None and type(here) is tuple:
+        return here or there
+    return node
+
+
+def map_root(node):
+    if node is None or type(node) is tuple:
+        return node[1] if node else ZERO
+    if node[0] is None:
+        node[0] = sha(b"\x01", map_root(node[1]), map_root(node[2]))
+    return node[0]
+
+
+# ---- State: fold and lawfulness (state.md sections 1 to 3) ----
+
+TABLES = ("log key transition tool episode session cred expiry spent call intent doubt claim token use run approval "
+          "seen").split()
+FORGOTTEN = ("claim", "token", "use", "run", "seen")  # rows that a session loses a day after it is over
+SET, NONE, EITHER = (True,), (False,), (True, False)
+FITS = {kind: (NONE, NONE) for kind in ("genesis", "key", "transition", "seal")}  # whether `ep` and `inv` are set
+FITS.update({kind: (SET, NONE) for kind in ("episode", "approval", "redaction")})
+FITS.update({kind: (EITHER, NONE) for kind in ("revocation", "freeze")})
+FITS.update({kind: (SET, SET) for kind in ("plan", "intent", "outcome", "commit", "closure", "hook")})
+
+
+class State:
+    def __init__(self):
+        self.rows = {table: {} for table in TABLES}
+        self.seq, self.leaf, self.at, self.chains = 0, ZERO, 0, {}
+        self.map, self.changed = None, set()  # the map of all rows, and the rows that it does not have yet
+        self.episodes, self.moved = None, set()  # the map of episodes likewise
+        self.expiries, self.held = [], {}  # a heap of `expiry` keys; by session, the rows to forget
+
+    def put(self, table, key, row):
+        self.rows[table][key] = row
+        self.changed.add((table, key))
+        if table in FORGOTTEN:
+            self.held.setdefault(key if table == "run" else key[0], set()).add((table, key))
+
+    def row(self, table, key):
+        """The row, to be changed in place, or None."""
+        self.changed.add((table, key))
+        return self.rows[table].get(key)
+
+    def take(self, table, key):
+        self.changed.add((table, key))
+        return self.rows[table].pop(key, None)
+
+    def digest(self):
+        for table, key in self.changed:
+            name, row = sha(encode((table, key))), self.rows[table].get(key)
+            leaf = None if row is None else sha(b"\0", name, sha(encode(row)))
+            self.map = put(self.map, int.from_bytes(name, "big"), leaf)
+        self.changed.clear()
+        return map_root(self.map)
+
+    def episodes_root(self):
+        for name in self.moved:
+            n, last = self.chains[name]
+            key = sha(name.encode())
+            self.episodes = put(self.episodes, int.from_bytes(key, "big"),
+                                sha(b"\0", key, sha(n.to_bytes(8, "big"), last)))
+        self.moved.clear()
+        return map_root(self.episodes)
+
+    # What is lawful. Each `law_KIND` gives the code of the first check that fails, or None.
+
+    def unlawful(self, e):
+        if e.seq != self.seq:
+            return "seq-gap"
+        if e.prev != self.leaf:
+            return "chain-broken"
+        if e.at < self.at:
+            return "time-backwards"
+        if e.ep:
+            if (e.ep[1], e.ep[2]) != self.chains.get(e.ep[0], (0, ZERO)):
+                return "episode-chain-broken"
+            if (e.ep[0] in self.rows["episode"]) == (e.kind == "episode"):
+                return "episode-repeated" if e.kind == "episode" else "episode-unknown"
+        if (e.kind == "genesis") != (e.seq == 0):
+            return "genesis-misplaced"
+        ep, inv = FITS.get(e.kind, (EITHER, EITHER))
+        if e.kind == "session":
+            ep, inv = (SET if e.body["role"] == "agent" else NONE), NONE
+        if (e.ep is not None) not in ep or (e.inv is not None) not in inv:
+            return "envelope-misfit"
+        law = getattr(self, "law_" + e.kind, None)
+        return law(e, e.body) if law else None
+
+    def open_call(self, e):
+        call = self.rows["call"].get(e.body["plan"])
+        return call if call and call["inv"] == e.inv and call["episode"] == e.ep[0] else None
+
+    def not_live(self, key, e):
+        session = self.rows["session"].get(key)
+        if session is None:
+            return "session-unknown"
+        if session["revoked"] or e.at >= session["expires"] or session["role"] != "agent":
+            return "session-not-live"
+        return None if session["episode"] == e.ep[0] else "session-elsewhere"
+
+    def law_session(self, e, body):
+        old, episode = self.rows["session"].get(body["id"]), e.ep[0] if e.ep else None
+        other = self.rows["cred"].get(body["cred"], body["id"]) != body["id"]
+        if other or old and (old["role"], old["episode"]) != (body["role"], episode):
+            return "session-changed"
+
+    def law_revocation(self, e, body):
+        return None if body["session"] in self.rows["session"] else "session-unknown"
+
+    law_approval = law_revocation
+
+    def law_hook(self, e, body):
+        return None if self.open_call(e) else "plan-unknown"
+
+    def law_plan(self, e, body):
+        if body["front"] == "admin":
+            if (body["session"], body["transition"], body["token"]) != (None, None, None):
+                return "admin-misfit"
+        else:
+            broken = self.not_live(body["session"], e)
+            if broken:
+                return broken
+            if self.rows["transition"].get(body["transition"], {}).get("tool") != body["tool"]:
+                return "transition-unknown"
+            if body["claim"] and (body["session"], body["claim"]) in self.rows["claim"]:
+                return "claim-repeated"
+            if body["claim"] and self.rows["session"][body["session"]]["claims"] >= 100000:
+                return "claims-full"
+        if any(call["episode"] == e.ep[0] for call in self.rows["call"].values()):
+            return "calls-overlap"
+
+    def law_intent(self, e, body):
+        call = self.open_call(e)
+        if call is None:
+            return "plan-unknown"
+        if call["intent"] or call["outcome"] is not None:
+            return "intent-repeated"
+        if call["front"] == "admin":
+            return None if (body["grant"], body["cost"], body["before"]) == (None, 0, 0) else "admin-misfit"
+        if self.rows["log"][None]["frozen"] or self.rows["episode"][e.ep[0]]["frozen"]:
+            return "frozen"
+        broken = self.not_live(call["session"], e)
+        if broken:
+            return broken
+        wanted = [body["effect"], body["scope"]]
+        if wanted + [body["cost"]] not in self.rows["transition"].get(call["transition"], {}).get("declared", ()):
+            return "effect-undeclared"
+        grants = self.rows["session"][call["session"]]["grants"]
+        if body["grant"] is None or body["grant"] >= len(grants) or grants[body["grant"]][:2] != wanted:
+            return "grant-missing"
+        budget, expires, confirm = grants[body["grant"]][2:]
+        if e.at >= expires:
+            return "grant-expired"
+        spent = self.rows["spent"].get((e.ep[0], *wanted), {"charged": 0, "reserved": 0})
+        left = max(0, budget - spent["charged"] - spent["reserved"])
+        if body["before"] != left:
+            return "budget-misstated"
+        if body["cost"] > left:
+            return "budget-exceeded"
+        approval = self.rows["approval"].get(call["token"])
+        if confirm and not (approval and approval["verdict"] == "approve" and approval["session"] == call["session"]
+                            and e.at < approval["until"] and not approval["used"]):
+            return "approval-missing"
+        if call["token"] and (call["session"], call["token"]) in self.rows["token"]:
+            return "token-repeated"
+
+    def law_outcome(self, e, body):
+        call = self.open_call(e)
+        if call is None:
+            return "plan-unknown"
+        intent = call["intent"]
+        if call["outcome"] is not None:
+            return "outcome-repeated"
+        if body["intent"] != (intent and intent["seq"]):
+            return "intent-unknown"
+        if body["recovered"] != (intent is not None and intent["closed"] == "landed"):
+            return "recovery-unmarked"
+        if body["charge"] != (intent["cost"] if intent else 0):
+            return "charge-wrong"
+
+    def law_commit(self, e, body):
+        call = self.open_call(e)
+        if call is None:
+            return "plan-unknown"
+        if body["outcome"] != call["outcome"] or call["intent"] and call["outcome"] is None:
+            return "outcome-missing"
+        if body["entry"] != self.rows["log"][None]["entries"]:
+            return "entry-gap"
+
+    def law_closure(self, e, body):
+        doubt = self.rows["doubt"].get(body["intent"])
+        call = doubt["call"] if doubt else self.rows["call"].get(self.rows["intent"].get(body["intent"]))
+        if call is None or call["inv"] != e.inv or call["episode"] != e.ep[0]:
+            return "intent-unknown"
+        verdicts = (("landed", "not-happened") if doubt else
+                    ("landed", "not-happened", "in-doubt") if call["outcome"] is None else ("unrecorded",))
+        closed_before = not doubt and call["intent"]["closed"] is not None
+        if (body["by"] == "operator") != bool(doubt) or closed_before or body["verdict"] not in verdicts:
+            return "closure-unlawful"
+        if body["charge"] != (0 if body["verdict"] == "not-happened" else call["intent"]["cost"]):
+            return "charge-wrong"
+
+    def law_seal(self, e, body):
+        if body["size"] != e.seq:
+            return "seq-gap"
+        if body["episodes"] != self.episodes_root():
+            return "episodes-differ"
+        if body["fold"] != 1:
+            return "fold-unknown"
+        return None if body["state"] == self.digest() else "state-differs"
+
+    # The fold
+
+    def fold(self, e, leaf):
+        if e.kind != "seal":
+            self.forget(e.at)
+        step = getattr(self, "fold_" + e.kind, None)
+        if step:
+            step(e, e.body)
+        if e.ep:
+            self.chains[e.ep[0]] = (e.ep[1] + 1, leaf)
+            self.moved.add(e.ep[0])
+        self.seq, self.leaf, self.at = e.seq + 1, leaf, e.at
+
+    def forget(self, at):
+        while self.expiries and self.expiries[0][0] + 86400000 <= at:
+            expiry = heapq.heappop(self.expiries)
+            if self.take("expiry", expiry):
+                for table, key in self.held.pop(expiry[1], ()):
+                    self.take(table, key)
+                session = self.row("session", expiry[1])
+                if session:
+                    session["claims"] = 0
+
+    def fold_genesis(self, e, body):
+        self.put("log", None, {"entries": 0, "frozen": False, **self.rows["log"].get(None, {}), "origin": body["origin"]})
+        for key in body["keys"]:
+            self.fold_key(e, key)
+
+    def fold_key(self, e, body):
+        self.put("key", body["id"], {field: body[field] for field in ("alg", "pub", "use", "from", "until")})
+
+    def fold_transition(self, e, body):
+        self.put("transition", e.seq, dict(body))
+        self.put("tool", body["tool"], e.seq)
+
+    def fold_episode(self, e, body):
+        if e.ep:
+            self.put("episode", e.ep[0], {"frozen": False, "redacted": False})
+
+    def fold_session(self, e, body):
+        old = self.rows["session"].get(body["id"])
+        if old:
+            self.take("cred", old["cred"])
+            self.take("expiry", (old["expires"], body["id"]))
+        self.put("cred", body["cred"], body["id"])
+        self.put("expiry", (body["expires"], body["id"]), True)
+        heapq.heappush(self.expiries, (body["expires"], body["id"]))
+        self.put("session", body["id"], {
+            **{field: body[field] for field in ("cred", "role", "grants", "expires")}, "revoked": None,
+            "episode": e.ep[0] if e.ep else None, "claims": old["claims"] if old else 0})
+
+    def fold_revocation(self, e, body):
+        session = self.row("session", body["session"])
+        if session:
+            session["revoked"] = body["reason"]
+
+    def fold_freeze(self, e, body):
+        row = self.row("episode", e.ep[0]) if e.ep else self.row("log", None)
+        if row:
+            row["frozen"] = body["frozen"]
+
+    def fold_plan(self, e, body):
+        if e.ep is None or e.inv is None:
+            return
+        if body["session"] and body["claim"]:
+            self.put("claim", (body["session"], body["claim"]), {"plan": e.seq, "commit": None, "closure": None})
+            session = self.row("session", body["session"])
+            if session:
+                session["claims"] += 1
+        self.put("call", e.seq, {
+            **{field: body[field] for field in ("tool", "front", "session", "transition", "same", "claim", "token")},
+            "inv": e.inv, "episode": e.ep[0], "intent": None, "outcome": None})
+
+    def fold_intent(self, e, body):
+        call = self.row("call", body["plan"])
+        if not call:
+            return
+        call["intent"] = {"seq": e.seq, "effect": body["effect"], "scope": body["scope"], "cost": body["cost"],
+                          "charge": None, "closed": None}
+        where = (call["episode"], body["effect"], body["scope"])
+        spent = self.rows["spent"].get(where, {"charged": 0, "reserved": 0})
+        self.put("spent", where, {**spent, "reserved": min(spent["reserved"] + body["cost"], (1 << 64) - 1)})
+        self.put("intent", e.seq, body["plan"])
+        if call["session"]:
+            use = (call["session"], call["same"])
+            self.put("use", use, self.rows["use"].get(use, 0) + 1)
+            if call["token"]:
+                self.put("token", (call["session"], call["token"]),
+                         {"plan": body["plan"], "commit": None, "closure": None})
+                approval = self.row("approval", call["token"])
+                if approval:
+                    approval["used"] = True
+
+    def charge(self, call, units):
+        intent = call["intent"]
+        spent = intent and self.row("spent", (call["episode"], intent["effect"], intent["scope"]))
+        if spent:
+            field, before = ("reserved", intent["cost"]) if intent["charge"] is None else ("charged", intent["charge"])
+            spent[field] = max(0, spent[field] - before)
+            spent["charged"] = min(spent["charged"] + units, (1 << 64) - 1)
+        if intent:
+            intent["charge"] = units
+
+    def conclude(self, call, field, value):
+        if call["session"]:
+            for table, has in (("claim", call["claim"]), ("token", call["token"] and call["intent"])):
+                end = has and self.row(table, (call["session"], call[table]))
+                if end:
+                    end[field] = value
+
+    def fold_outcome(self, e, body):
+        call = self.row("call", body["plan"])
+        if not call:
+            return
+        call["outcome"] = e.seq
+        if body["intent"] is not None:
+            self.charge(call, body["charge"])
+        if call["session"]:
+            for path, content in body["seen"]:
+                self.put("seen", (call["session"], path), content)
+
+    def fold_commit(self, e, body):
+        log = self.row("log", None)
+        if log:
+            log["entries"] = body["entry"] + 1
+        call = self.take("call", body["plan"])
+        if not call:
+            return
+        if call["intent"]:
+            self.take("intent", call["intent"]["seq"])
+        self.conclude(call, "commit", e.seq)
+        if call["session"]:
+            run, this = self.rows["run"].get(call["session"]), {"same": call["same"], "refused": body["refused"]}
+            again = run is not None and run == {**this, "count": run["count"]}
+            self.put("run", call["session"], {**this, "count": run["count"] + 1 if again else 1})
+
+    def fold_closure(self, e, body):
+        plan = self.take("intent", body["intent"])
+        call = self.take("call", plan) if plan is not None else None
+        if not call:
+            doubt = self.take("doubt", body["intent"])
+            if not doubt:
+                return
+            plan, call = doubt["plan"], doubt["call"]
+        self.charge(call, body["charge"])
+        call["intent"]["closed"] = body["verdict"]
+        if body["verdict"] == "landed":
+            self.put("call", plan, call)
+            self.put("intent", body["intent"], plan)
+            self.conclude(call, "closure", None)
+        elif body["verdict"] != "not-happened":
+            if body["verdict"] == "in-doubt":
+                self.put("doubt", body["intent"], {"plan": plan, "call": call})
+            self.conclude(call, "closure", e.seq)
+        elif call["session"]:
+            if call["claim"] and self.take("claim", (call["session"], call["claim"])):
+                session = self.row("session", call["session"])
+                if session:
+                    session["claims"] = max(0, session["claims"] - 1)
+            if call["token"]:
+                self.take("token", (call["session"], call["token"]))
+            use = (call["session"], call["same"])
+            count = self.take("use", use)
+            if count and count > 1:
+                self.put("use", use, count - 1)
+
+    def fold_approval(self, e, body):
+        self.put("approval", body["token"], {**{field: body[field] for field in ("verdict", "session", "until")},
+                                             "used": False})
+
+    def fold_redaction(self, e, body):
+        episode = self.row("episode", e.ep[0]) if e.ep and body["refs"] is None else None
+        if episode:
+            episode["redacted"] = True
+
+
+# ---- Payloads: openings, objects, keys of episodes (event.md sections 6 to 9) ----
+
+BREFS = {"episode": ("base_commit",), "plan": ("plan", "input"), "intent": ("request",), "outcome": ("record", "result"),
+         "commit": ("output",), "closure": ("record",)}  # fields in the order of an opening's `refs`
+NOT_JSON = ("base_commit", "result")
+OPENING = array(uint, array(listing(B32), listing(array(lambda v: type(v) is str, maybe(B32), maybe(B32))), listing(B32)))
+
+
+class Payloads:
+    def __init__(self, audit, root):
+        self.audit, self.root, self.episodes = audit, root, {}
+        self.public = not any(os.path.isdir(os.path.join(root, part)) for part in ("keys", "openings", "objects"))
+        self.checked, self.missing, self.redacted = set(), Counter(), set()
+
+    def read(self, *path):
+        try:
+            with open(os.path.join(self.root, *path), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    def episode(self, name):
+        """[key or None, rest of the openings, the next opening or None] of an episode."""
+        if name not in self.episodes:
+            key = re.fullmatch(rb"([0-9a-f]{64})\n", self.read("keys", name) or b"")
+            self.episodes[name] = [bytes.fromhex(key[1].decode()) if key else None, self.openings(name), None]
+            self.audit.count["episodes without key"] += not key
+            self.episodes[name][2] = next(self.episodes[name][1], None)
+        return self.episodes[name]
+
+    def openings(self, name):
+        data, at, last = self.read("openings", name) or b"", 0, -1
+        while at < len(data):
+            try:
+                value, at = item(data, at, 0)
+                if not OPENING(value) or value[0] <= last:
+                    raise Refused("not an opening, or not ascending", at)
+            except Refused as fault:
+                self.audit.find("opening-malformed", "openings/%s: %s at byte %s" % (name, *fault.args))
+                return
+            last = value[0]
+            yield value
+
+    def strays(self, name, before):
+        """Reports the openings of an episode that come before a leaf and were not its events'."""
+        state = self.episode(name)
+        while state[2] and (before is None or state[2][0] < before):
+            self.audit.find("opening-malformed", "openings/%s: leaf %d is no event of it with something to open" %
+                            (name, state[2][0]))
+            state[2] = next(state[1], None)
+
+    def event(self, e, state):
+        count = self.audit.count
+        if e.kind == "transition":
+            for field in ("source", "schema"):
+                self.object(None, e.body[field], None, False)
+        if e.kind == "redaction" and e.ep:
+            self.redacted.update((e.ep[0], ref) for ref in e.body["refs"] or ())
+        fields = [field for field in BREFS.get(e.kind, ()) if e.body[field] is not None]
+        if not e.ep or not fields:
+            return
+        self.strays(e.ep[0], e.seq)
+        episode = self.episode(e.ep[0])
+        key, opening = episode[0], episode[2]
+        if not opening or opening[0] != e.seq:
+            self.missing[e.ep[0], None, "events without opening"] += 1
+            return
+        episode[2] = next(episode[1], None)
+        refs, files, more = opening[1]
+        if key is None:
+            count["openings that no key opens"] += 1
+            return
+        if not self.opens(e, key, fields, refs, files):
+            self.audit.find("opening-differs", "leaf %d (%s)" % (e.seq, e.kind))
+            return
+        count["openings verified"] += 1
+        objects = {field: self.object(e.ep[0], ref, e.body[field], field not in NOT_JSON)
+                   for field, ref in zip(fields, refs)}
+        if e.kind == "plan" and mac(key, b"plan", refs[0])[:16] != e.body["same"]:
+            self.audit.find("same-differs", "leaf %d" % e.seq)
+        if e.kind == "outcome" and objects["record"] is not None:
+            self.record(e, objects["record"], state.open_call(e))
+
+    @staticmethod
+    def opens(e, key, fields, refs, files):
+        inner = mac(key, b"inv", e.inv or bytes(16))
+        if [mac(inner, ref) for ref in refs] != [e.body[field] for field in fields]:
+            return False
+        blind = lambda content: content and mac(key, b"file", content)[:16]  # noqa: E731
+        blinded = [[mac(key, b"path", path.encode())[:16], blind(first), blind(second)] for path, first, second in files]
+        seen = [[path, content, None] for path, content in e.body.get("seen", ())]
+        return blinded == (e.body["files"] if e.kind == "intent" else seen)
+
+    def object(self, episode, digest, ref, is_json):
+        """Checks an object that a field names; the value of JSON, None where the object is not there or was refused."""
+        path = os.path.join("objects", episode or "_", digest.hex())
+        if (path, is_json) in self.checked and ref is None:
+            return None
+        data = self.read(path)
+        if data is None:
+            self.missing[episode, ref, "objects missing"] += 1
+            return None
+        if (path, False) not in self.checked:
+            self.checked.add((path, False))
+            if sha(data) != digest:
+                self.audit.find("object-changed", path)
+        if not is_json or sha(data) != digest:
+            return None
+        try:
+            self.checked.add((path, True))
+            return read_json(data)
+        except Refused:
+            self.audit.find("object-malformed", path)
+
+    def record(self, e, record, call):
+        wanted = {"status": e.body["status"], "denial": e.body["denial"]}
+        intent = call and call["intent"]
+        if intent:
+            wanted.update(effect=intent["effect"], scope=intent["scope"], cost=Number(intent["cost"]),
+                          budgetBefore=Number(self.audit.before.get(intent["seq"], 0)))
+        differ = [f for f in wanted if type(record) is not dict or record.get(f, wanted) != wanted[f]]
+        if differ:
+            self.audit.find("record-differs", "leaf %d: %s" % (e.seq, ", ".join(differ)))
+
+    def finish(self, state):
+        count = self.audit.count
+        if not self.audit.stopped:
+            for name in set(self.episodes) | set(state.rows["episode"]):
+                self.strays(name, None)
+        for (episode, ref, what), n in self.missing.items():
+            row = state.rows["episode"].get(episode)
+            covered = row and row["redacted"] or (episode, ref) in self.redacted
+            count["payloads missing that a redaction covers" if covered else what] += n
+        for folder, _, names in os.walk(os.path.join(self.root, "objects")):
+            for name in names:
+                path = os.path.relpath(os.path.join(folder, name), self.root)
+                if (path, False) not in self.checked and sha(self.read(path)).hex() != name:
+                    self.audit.find("object-changed", path)
+                count["objects hashed"] += 1
+
+
+# ---- The audit (state.md section 4) ----
+
+class Audit:
+    def __init__(self, root, key, seen):
+        self.root, self.key, self.seen = root, key, seen
+        self.findings, self.by_code, self.count, self.before = [], Counter(), Counter(), {}
+        self.state, self.tree, self.payloads = State(), Tree(self.tile), Payloads(self, root)
+        self.stopped, self.seen_root, self.inside = False, None, None
+
+    def find(self, code, where):
+        self.by_code[code] += 1
+        if self.by_code[code] <= 5:
+            self.findings.append((code, where))
+
+    def exit_code(self):
+        return min((EXIT.get(code, 3) for code in self.by_code), default=0)  # the smallest is the worst
+
+    def run(self, checkpoint):
+        try:
+            self.head = head = read_head(checkpoint)
+        except ValueError as fault:
+            self.head = None
+            return self.find("checkpoint-malformed", str(fault))
+        if self.key:
+            if self.key.name != head.origin:
+                self.find("origin-differs", "the key is of %s, the checkpoint of %s" % (self.key.name, head.origin))
+            code = signed_by(head, self.key)
+            if code:
+                self.find(code, "checkpoint, key %s" % self.key.id.hex())
+        self.look_back()
+        for leaf in self.entries():
+            self.entry(leaf)
+            self.look_back()
+        self.tree.finish()
+        whole = self.tree.size == head.size
+        if whole and self.tree.root() != head.root:
+            self.find("root-differs", "the entries do not have the root of the checkpoint")
+        if self.seen and self.seen.size > head.size:
+            self.find("head-shorter", "size %d, and %d was seen" % (head.size, self.seen.size))
+        elif self.seen_root and self.seen_root != self.seen.root:
+            self.find("head-differs", "the first %d entries do not have the root seen" % self.seen.size)
+        if whole and not self.stopped:
+            self.keys()
+        self.payloads.finish(self.state)
+
+    def look_back(self):
+        if self.seen and self.tree.size == self.seen.size:
+            self.seen_root = self.tree.root()
+
+    def entries(self):
+        """The bytes of each entry; stops at a bundle that is not whole."""
+        for n in range((self.head.size + 255) // 256):
+            width = min(256, self.head.size - 256 * n)
+            data = self.payloads.read(tile_path("entries", n, width))
+            full = None if data is not None or width == 256 else self.payloads.read(tile_path("entries", n, 256))
+            at, data, leaves = 0, full if data is None else data, []
+            while data and at + 2 <= len(data) and not (full and len(leaves) == width):
+                end = at + 2 + int.from_bytes(data[at:at + 2], "big")
+                if end > len(data):
+                    break
+                leaves.append(data[at + 2:end])
+                at = end
+            yield from leaves[:width]
+            if data and (at < len(data) and not full or len(leaves) > width):
+                return self.find("bundle-malformed", tile_path("entries", n, width))
+            if len(leaves) < width:
+                return self.find("entries-missing", "from leaf %d on" % (256 * n + len(leaves)))
+
+    def tile(self, level, index, hashes):
+        """Compares what is stored of a tile, in full or in part, with the hashes of the entries."""
+        full = tile_path(level, index, 256)
+        widths = {full: 256}
+        try:
+            widths.update({full + ".p/" + name: int(name) for name in os.listdir(os.path.join(self.root, full + ".p"))
+                           if re.fullmatch("[1-9][0-9]{0,2}", name)})
+        except OSError:
+            pass
+        stored = {path: self.payloads.read(path) for path in widths}
+        self.count["hash tiles absent"] += all(data is None for data in stored.values())
+        for path, data in stored.items():
+            if data is not None:
+                self.count["hash tiles compared"] += 1
+                part = min(len(hashes), 32 * widths[path])
+                if data[:part] != hashes[:part] or len(data) != 32 * widths[path]:
+                    self.find("tile-changed" if level else "leaf-changed", path)
+
+    def entry(self, data):
+        position, leaf, state = self.tree.size, sha(b"\0", data), self.state
+        self.tree.append(leaf)
+        try:
+            event = read_event(data)
+        except Refused as fault:
+            code, where = fault.args
+            if code in ("kind", "version"):
+                self.stopped = self.stopped or not self.find("kind-unknown", "leaf %d: %s %s needs a newer version" %
+                                                             (position, code, where))
+            else:
+                self.find("event-malformed", "leaf %d: %s at byte %s" % (position, code, where))
+            state.seq, state.leaf = position + 1, leaf
+            return
+        self.count["events"] += 1
+        if event.kind in ("genesis", "key"):
+            for key in event.body.get("keys", [event.body]):
+                self.prove(key, event.body.get("origin") or state.rows["log"].get(None, {}).get("origin", ""), position)
+        if self.stopped:
+            return
+        try:
+            code = state.unlawful(event)
+        except KeyError:  # a log without its genesis
+            code = "genesis-misplaced"
+        if code:
+            self.find(code, "leaf %d (%s)" % (position, event.kind))
+        if event.kind == "intent":
+            self.before[event.seq] = event.body["before"]
+        if event.kind == "plan" and event.body["front"] == "admin":
+            self.count["operator's acts (front admin)"] += 1
+        if not self.payloads.public:
+            self.payloads.event(event, state)
+        state.fold(event, leaf)
+        if event.kind in ("commit", "seal"):
+            self.count[event.kind + "s"] += 1
+
+    def prove(self, key, origin, position):
+        kind = {"head": b"\x01", "cosign": b"\x06", "cose": b"\xffworldlog/cose/v1"}[key["use"]]
+        where = "leaf %d: key %s" % (position, key["id"].hex())
+        if sha(origin.encode(), b"\n", kind, key["pub"])[:4] != key["id"]:
+            self.find("key-id-wrong", where)
+        message = b"worldlog/pop/v1\n%s\n%s\n%s" % (origin.encode(), key["use"].encode(), key["pub"])
+        if key["alg"] != "ed25519":
+            self.count["ML-DSA-44 proofs of possession not checked"] += 1
+        elif not ed25519.verify(key["pub"], message, key["pop"]):
+            self.find("key-unproven", where)
+
+    def keys(self):
+        """The key given is one of the log, for this size; without one, the checkpoint is signed by one that is."""
+        head, origin = self.head, self.state.rows["log"].get(None, {}).get("origin")
+        if head.size and origin != head.origin:
+            self.find("origin-differs", "genesis has %s, the checkpoint %s" % (origin, head.origin))
+        ours = [Key(head.origin, key_id, row["pub"]) for key_id, row in self.state.rows["key"].items()
+                if row["use"] == "head" and row["from"] <= head.size
+                and (row["until"] is None or head.size <= row["until"])]
+        if self.key:
+            if self.key not in ours and head.size:
+                self.find("key-foreign", "key %s is no head key of the log at size %d" % (self.key.id.hex(), head.size))
+            return
+        codes = {key.id.hex(): signed_by(head, key) for key in ours}
+        signers = [key for key, code in codes.items() if code != "signature-missing"]
+        if any(codes[key] for key in signers):
+            self.find("signature-wrong", "checkpoint, key %s" % ", ".join(signers))
+        elif signers:
+            self.inside = ", ".join(signers)
+        else:
+            self.find("signature-missing", "no line of a key found inside")
+
+
+def usage(message):
+    print("verify.py: %s" % message, file=sys.stderr)
+    sys.exit(1)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.error = usage
+    parser.add_argument("export")
+    parser.add_argument("--vkey", metavar="KEY|FILE")
+    parser.add_argument("--seen", metavar="HEAD_FILE")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    key = seen = None
+    try:
+        if given.vkey:
+            key = read_vkey(open(given.vkey).readline() if os.path.exists(given.vkey) else given.vkey)
+        if given.seen:
+            seen = read_head(open(given.seen, "rb").read())
+            if key and signed_by(seen, key):
+                raise ValueError("the head seen has no good signature by the key given: it shows nothing")
+        checkpoint = open(os.path.join(given.export, "checkpoint"), "rb").read()
+    except (OSError, ValueError) as fault:
+        usage(fault)
+    return given, key, seen, checkpoint
+
+
+def main():
+    given, key, seen, checkpoint = arguments()
+    audit = Audit(given.export, key, seen)
+    audit.run(checkpoint)
+    if not key:
+        audit.find("key-not-given", "consistent with key %s found inside; no key was given" % audit.inside
+                   if audit.inside else "no key was given, and none found inside signed this")
+    code, state, count = audit.exit_code(), audit.state, audit.count
+    count["unresolved: calls open, in doubt"] = len(state.rows["call"]) + len(state.rows["doubt"])
+    if given.json:
+        print(json.dumps({"verdict": VERDICTS[code], "exit": code, "counts": dict(count), "codes": dict(audit.by_code),
+                          "findings": [{"code": c, "where": w} for c, w in audit.findings],
+                          "public": audit.payloads.public}, sort_keys=True))
+        sys.exit(code)
+    if audit.head:
+        print("log         %s, size %d, root %s" % (audit.head.origin, audit.head.size, audit.head.root.hex()))
+    print("signature   " + ("Ed25519 key %s, given from outside" % key.id.hex() if key else "no key was given")
+          + "; ML-DSA-44 is not checked here")
+    print("chains      every event's form, seq, prev, time, and the links of %d episodes" % len(state.chains))
+    print("law         sessions, grants, budgets, outcomes, closures, entries; map and state digest at each seal")
+    print("payloads    " + ("a public export: none there, none checked" if audit.payloads.public else
+                            "openings under the episodes' keys, objects by hash and form, records"))
+    if seen:
+        print("head seen   size %d: %s" % (seen.size, "nothing proven" if not seen.size else
+                                           "compared" if audit.seen_root else "not comparable"))
+    for what in sorted(w for w, n in count.items() if n):
+        print("%11d %s" % (count[what], what))
+    for found, where in audit.findings:
+        print("FINDING     %s (%s): %s" % (found, VERDICTS[EXIT.get(found, 3)], where))
+    for found, n in audit.by_code.items():
+        if n > 5:
+            print("            %s: %d in all" % (found, n))
+    print("VERDICT: " + VERDICTS[code])
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()
