@@ -17,7 +17,6 @@ import os
 import re
 import sys
 from collections import Counter, namedtuple
-from itertools import islice
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import ed25519  # noqa: E402
@@ -44,19 +43,21 @@ def mac(key, *parts):
 
 # ---- Canonical CBOR (event.md section 2) ----
 
-SIMPLE = {20: False, 21: True, 22: None}
+SIMPLE = {0xf4: False, 0xf5: True, 0xf6: None}
 SHORTEST = {24: 24, 25: 1 << 8, 26: 1 << 16, 27: 1 << 32}
 
 
 def item(data, at, depth):
     """The item at offset `at`, which lies inside `depth` others, and the offset behind it."""
-    if at >= len(data):
+    try:
+        first = data[at]
+    except IndexError:
         raise Refused("truncated", at)
-    major, n, end = data[at] >> 5, data[at] & 31, at + 1
+    major, n, end = first >> 5, first & 31, at + 1
     if major == 7 or major == 1 or major == 6:
-        if major == 7 and n in SIMPLE:
-            return SIMPLE[n], end
-        raise Refused("indefinite" if major == 7 and n == 31 else "forbidden", at)
+        if first in SIMPLE:
+            return SIMPLE[first], end
+        raise Refused("indefinite" if first == 0xff else "forbidden", at)
     if n > 23:
         if n > 27:
             raise Refused("indefinite" if n == 31 and major else "forbidden", at)
@@ -70,13 +71,14 @@ def item(data, at, depth):
         if n >= 1 << 53:
             raise Refused("too-large", at)
         return n, end
-    if n > len(data) - end:
+    after = end + n
+    if after > len(data):  # for arrays and maps a count: each item has a byte at least
         raise Refused("truncated", at)
     if major == 2:
-        return data[end:end + n], end + n
+        return data[end:after], after
     if major == 3:
         try:
-            return data[end:end + n].decode(), end + n
+            return data[end:after].decode(), after
         except UnicodeDecodeError:
             raise Refused("not-utf8", at)
     if depth >= 8:
@@ -210,7 +212,7 @@ def read_event(data):
         if not admits(value):
             raise Refused("unexpected", end)
         if position == 0 and value != 1:
-            raise Refused("version", end)
+            raise Refused("version", value)
         if position == 5 and value is not None and not EPISODE_NAME(value[0]):
             raise Refused("episode-name", end + 1)
         values.append(value)
@@ -460,152 +462,120 @@ class State:
         self.moved.clear()
         return map_root(self.episodes)
 
-    # What is lawful. Each `law_KIND` gives the code of the first check that fails, or None.
+    # What is lawful. Each `law_KIND` yields pairs: the code of a check, and whether it holds. The first that fails counts,
+    # and nothing behind it is evaluated.
 
     def unlawful(self, e):
-        if e.seq != self.seq:
-            return "seq-gap"
-        if e.prev != self.leaf:
-            return "chain-broken"
-        if e.at < self.at:
-            return "time-backwards"
+        return next((code for code, holds in self.law(e, e.ep and e.ep[0]) if not holds), None)
+
+    def law(self, e, episode):
+        yield "seq-gap", e.seq == self.seq
+        yield "chain-broken", e.prev == self.leaf
+        yield "time-backwards", e.at >= self.at
         if e.ep:
-            if (e.ep[1], e.ep[2]) != self.chains.get(e.ep[0], (0, ZERO)):
-                return "episode-chain-broken"
-            if (e.ep[0] in self.rows["episode"]) == (e.kind == "episode"):
-                return "episode-repeated" if e.kind == "episode" else "episode-unknown"
-        if (e.kind == "genesis") != (e.seq == 0):
-            return "genesis-misplaced"
+            yield "episode-chain-broken", (e.ep[1], e.ep[2]) == self.chains.get(episode, (0, ZERO))
+            if e.kind == "episode":
+                yield "episode-repeated", episode not in self.rows["episode"]
+            else:
+                yield "episode-unknown", episode in self.rows["episode"]
+        yield "genesis-misplaced", (e.kind == "genesis") == (e.seq == 0)
         ep, inv = FITS.get(e.kind, (EITHER, EITHER))
         if e.kind == "session":
-            ep, inv = (SET if e.body["role"] == "agent" else NONE), NONE
-        if (e.ep is not None) not in ep or (e.inv is not None) not in inv:
-            return "envelope-misfit"
-        law = getattr(self, "law_" + e.kind, None)
-        return law(e, e.body) if law else None
+            ep, inv = SET if e.body["role"] == "agent" else NONE, NONE
+        yield "envelope-misfit", (e.ep is not None) in ep and (e.inv is not None) in inv
+        yield from getattr(self, "law_" + e.kind, lambda *_: ())(e, e.body, episode)
 
     def open_call(self, e):
         call = self.rows["call"].get(e.body["plan"])
         return call if call and call["inv"] == e.inv and call["episode"] == e.ep[0] else None
 
-    def not_live(self, key, e):
+    def live(self, key, e, episode):
         session = self.rows["session"].get(key)
-        if session is None:
-            return "session-unknown"
-        if session["revoked"] or e.at >= session["expires"] or session["role"] != "agent":
-            return "session-not-live"
-        return None if session["episode"] == e.ep[0] else "session-elsewhere"
+        yield "session-unknown", session
+        yield "session-not-live", not session["revoked"] and e.at < session["expires"] and session["role"] == "agent"
+        yield "session-elsewhere", session["episode"] == episode
 
-    def law_session(self, e, body):
-        old, episode = self.rows["session"].get(body["id"]), e.ep[0] if e.ep else None
-        other = self.rows["cred"].get(body["cred"], body["id"]) != body["id"]
-        if other or old and (old["role"], old["episode"]) != (body["role"], episode):
-            return "session-changed"
+    def law_session(self, e, body, episode):
+        old = self.rows["session"].get(body["id"])
+        yield "session-changed", self.rows["cred"].get(body["cred"], body["id"]) == body["id"]
+        yield "session-changed", not old or (old["role"], old["episode"]) == (body["role"], episode)
 
-    def law_revocation(self, e, body):
-        return None if body["session"] in self.rows["session"] else "session-unknown"
+    def law_revocation(self, e, body, episode):
+        yield "session-unknown", body["session"] in self.rows["session"]
 
     law_approval = law_revocation
 
-    def law_hook(self, e, body):
-        return None if self.open_call(e) else "plan-unknown"
+    def law_hook(self, e, body, episode):
+        yield "plan-unknown", self.open_call(e)
 
-    def law_plan(self, e, body):
+    def law_plan(self, e, body, episode):
+        session, claim = body["session"], body["claim"]
         if body["front"] == "admin":
-            if (body["session"], body["transition"], body["token"]) != (None, None, None):
-                return "admin-misfit"
+            yield "admin-misfit", session is body["transition"] is body["token"] is None
         else:
-            broken = self.not_live(body["session"], e)
-            if broken:
-                return broken
-            if self.rows["transition"].get(body["transition"], {}).get("tool") != body["tool"]:
-                return "transition-unknown"
-            if body["claim"] and (body["session"], body["claim"]) in self.rows["claim"]:
-                return "claim-repeated"
-            if body["claim"] and self.rows["session"][body["session"]]["claims"] >= 100000:
-                return "claims-full"
-        if any(call["episode"] == e.ep[0] for call in self.rows["call"].values()):
-            return "calls-overlap"
+            yield from self.live(session, e, episode)
+            yield "transition-unknown", self.rows["transition"].get(body["transition"], {}).get("tool") == body["tool"]
+            yield "claim-repeated", claim is None or (session, claim) not in self.rows["claim"]
+            yield "claims-full", claim is None or self.rows["session"][session]["claims"] < 100000
+        yield "calls-overlap", all(call["episode"] != episode for call in self.rows["call"].values())
 
-    def law_intent(self, e, body):
+    def law_intent(self, e, body, episode):
         call = self.open_call(e)
-        if call is None:
-            return "plan-unknown"
-        if call["intent"] or call["outcome"] is not None:
-            return "intent-repeated"
+        yield "plan-unknown", call
+        yield "intent-repeated", call["intent"] is None and call["outcome"] is None
         if call["front"] == "admin":
-            return None if (body["grant"], body["cost"], body["before"]) == (None, 0, 0) else "admin-misfit"
-        if self.rows["log"][None]["frozen"] or self.rows["episode"][e.ep[0]]["frozen"]:
-            return "frozen"
-        broken = self.not_live(call["session"], e)
-        if broken:
-            return broken
-        wanted = [body["effect"], body["scope"]]
-        if wanted + [body["cost"]] not in self.rows["transition"].get(call["transition"], {}).get("declared", ()):
-            return "effect-undeclared"
-        grants = self.rows["session"][call["session"]]["grants"]
-        if body["grant"] is None or body["grant"] >= len(grants) or grants[body["grant"]][:2] != wanted:
-            return "grant-missing"
-        budget, expires, confirm = grants[body["grant"]][2:]
-        if e.at >= expires:
-            return "grant-expired"
-        spent = self.rows["spent"].get((e.ep[0], *wanted), {"charged": 0, "reserved": 0})
+            yield "admin-misfit", (body["grant"], body["cost"], body["before"]) == (None, 0, 0)
+            return
+        yield "frozen", not self.rows["log"].get(None, {}).get("frozen") and not self.rows["episode"][episode]["frozen"]
+        yield from self.live(call["session"], e, episode)
+        what = [body["effect"], body["scope"]]
+        declared = self.rows["transition"].get(call["transition"], {}).get("declared", [])
+        yield "effect-undeclared", what + [body["cost"]] in declared
+        grants, number = self.rows["session"][call["session"]]["grants"], body["grant"]
+        yield "grant-missing", number is not None and number < len(grants) and grants[number][:2] == what
+        budget, expires, confirm = grants[number][2:]
+        yield "grant-expired", e.at < expires
+        spent = self.rows["spent"].get((episode, *what), {"charged": 0, "reserved": 0})
         left = max(0, budget - spent["charged"] - spent["reserved"])
-        if body["before"] != left:
-            return "budget-misstated"
-        if body["cost"] > left:
-            return "budget-exceeded"
+        yield "budget-misstated", body["before"] == left
+        yield "budget-exceeded", body["cost"] <= left
         approval = self.rows["approval"].get(call["token"])
-        if confirm and not (approval and approval["verdict"] == "approve" and approval["session"] == call["session"]
-                            and e.at < approval["until"] and not approval["used"]):
-            return "approval-missing"
-        if call["token"] and (call["session"], call["token"]) in self.rows["token"]:
-            return "token-repeated"
+        yield "approval-missing", not confirm or (
+            approval and approval["verdict"] == "approve" and approval["session"] == call["session"]
+            and e.at < approval["until"] and not approval["used"])
+        yield "token-repeated", (call["session"], call["token"]) not in self.rows["token"]
 
-    def law_outcome(self, e, body):
+    def law_outcome(self, e, body, episode):
         call = self.open_call(e)
-        if call is None:
-            return "plan-unknown"
+        yield "plan-unknown", call
+        yield "outcome-repeated", call["outcome"] is None
         intent = call["intent"]
-        if call["outcome"] is not None:
-            return "outcome-repeated"
-        if body["intent"] != (intent and intent["seq"]):
-            return "intent-unknown"
-        if body["recovered"] != (intent is not None and intent["closed"] == "landed"):
-            return "recovery-unmarked"
-        if body["charge"] != (intent["cost"] if intent else 0):
-            return "charge-wrong"
+        yield "intent-unknown", body["intent"] == (intent and intent["seq"])
+        yield "recovery-unmarked", body["recovered"] == (intent is not None and intent["closed"] == "landed")
+        yield "charge-wrong", body["charge"] == (intent["cost"] if intent else 0)
 
-    def law_commit(self, e, body):
+    def law_commit(self, e, body, episode):
         call = self.open_call(e)
-        if call is None:
-            return "plan-unknown"
-        if body["outcome"] != call["outcome"] or call["intent"] and call["outcome"] is None:
-            return "outcome-missing"
-        if body["entry"] != self.rows["log"][None]["entries"]:
-            return "entry-gap"
+        yield "plan-unknown", call
+        yield "outcome-missing", body["outcome"] == call["outcome"]
+        yield "outcome-missing", call["intent"] is None or call["outcome"] is not None
+        yield "entry-gap", body["entry"] == self.rows["log"].get(None, {}).get("entries", 0)
 
-    def law_closure(self, e, body):
+    def law_closure(self, e, body, episode):
         doubt = self.rows["doubt"].get(body["intent"])
         call = doubt["call"] if doubt else self.rows["call"].get(self.rows["intent"].get(body["intent"]))
-        if call is None or call["inv"] != e.inv or call["episode"] != e.ep[0]:
-            return "intent-unknown"
-        verdicts = (("landed", "not-happened") if doubt else
-                    ("landed", "not-happened", "in-doubt") if call["outcome"] is None else ("unrecorded",))
-        closed_before = not doubt and call["intent"]["closed"] is not None
-        if (body["by"] == "operator") != bool(doubt) or closed_before or body["verdict"] not in verdicts:
-            return "closure-unlawful"
-        if body["charge"] != (0 if body["verdict"] == "not-happened" else call["intent"]["cost"]):
-            return "charge-wrong"
+        yield "intent-unknown", call and call["inv"] == e.inv and call["episode"] == episode
+        yield "closure-unlawful", (body["by"] == "operator") == (doubt is not None)
+        yield "closure-unlawful", doubt or call["intent"]["closed"] is None
+        lawful = ("unrecorded",) if call["outcome"] is not None else ("landed", "not-happened", "in-doubt")
+        yield "closure-unlawful", body["verdict"] in (("landed", "not-happened") if doubt else lawful)
+        yield "charge-wrong", body["charge"] == (0 if body["verdict"] == "not-happened" else call["intent"]["cost"])
 
-    def law_seal(self, e, body):
-        if body["size"] != e.seq:
-            return "seq-gap"
-        if body["episodes"] != self.episodes_root():
-            return "episodes-differ"
-        if body["fold"] != 1:
-            return "fold-unknown"
-        return None if body["state"] == self.digest() else "state-differs"
+    def law_seal(self, e, body, episode):
+        yield "seq-gap", body["size"] == e.seq
+        yield "episodes-differ", body["episodes"] == self.episodes_root()
+        yield "fold-unknown", body["fold"] == 1
+        yield "state-differs", body["state"] == self.digest()
 
     # The fold
 
@@ -859,7 +829,7 @@ class Payloads:
             self.audit.find("opening-differs", "leaf %d (%s)" % (e.seq, e.kind))
             return
         count["openings verified"] += 1
-        objects = {field: self.object(e.ep[0], ref, e.body[field], field not in NOT_JSON)
+        objects = {field: self.object(e.ep[0], ref, e.body[field], field not in NOT_JSON, field == "record")
                    for field, ref in zip(fields, refs)}
         if e.kind == "plan" and mac(key, b"plan", refs[0])[:16] != e.body["same"]:
             self.audit.find("same-differs", "leaf %d" % e.seq)
@@ -876,26 +846,24 @@ class Payloads:
         seen = [[path, content, None] for path, content in e.body.get("seen", ())]
         return blinded == (e.body["files"] if e.kind == "intent" else seen)
 
-    def object(self, episode, digest, ref, is_json):
-        """Checks an object that a field names; the value of JSON, None where the object is not there or was refused."""
+    def object(self, episode, digest, ref, is_json, again=False):
+        """The value of a JSON object that a field names, once or `again`; None if there is none, or nothing new to check."""
         path = os.path.join("objects", episode or "_", digest.hex())
-        if (path, is_json) in self.checked and ref is None:
+        if (path, is_json) in self.checked and not again:
             return None
         data = self.read(path)
         if data is None:
             self.missing[episode, ref, "objects missing"] += 1
-            return None
-        if (path, False) not in self.checked:
-            self.checked.add((path, False))
-            if sha(data) != digest:
+        elif sha(data) != digest:
+            if (path, False) not in self.checked:
                 self.audit.find("object-changed", path)
-        if not is_json or sha(data) != digest:
-            return None
-        try:
-            self.checked.add((path, True))
-            return read_json(data)
-        except Refused:
-            self.audit.find("object-malformed", path)
+            self.checked.add((path, False))
+        else:
+            self.checked.update([(path, False), (path, is_json)])
+            try:
+                return read_json(data) if is_json else None
+            except Refused:
+                self.audit.find("object-malformed", path)
 
     def record(self, e, record, call):
         wanted = {"status": e.body["status"], "denial": e.body["denial"]}
@@ -903,13 +871,14 @@ class Payloads:
         if intent:
             wanted.update(effect=intent["effect"], scope=intent["scope"], cost=Number(intent["cost"]),
                           budgetBefore=Number(self.audit.before.get(intent["seq"], 0)))
-        differ = [f for f in wanted if type(record) is not dict or record.get(f, wanted) != wanted[f]]
+        got = record if type(record) is dict else {}
+        differ = [f for f in wanted if f not in got or (type(got[f]), got[f]) != (type(wanted[f]), wanted[f])]
         if differ:
             self.audit.find("record-differs", "leaf %d: %s" % (e.seq, ", ".join(differ)))
 
     def finish(self, state):
         count = self.audit.count
-        if not self.audit.stopped:
+        if self.audit.whole and not self.audit.stopped:
             for name in set(self.episodes) | set(state.rows["episode"]):
                 self.strays(name, None)
         for (episode, ref, what), n in self.missing.items():
@@ -931,7 +900,7 @@ class Audit:
         self.root, self.key, self.seen = root, key, seen
         self.findings, self.by_code, self.count, self.before = [], Counter(), Counter(), {}
         self.state, self.tree, self.payloads = State(), Tree(self.tile), Payloads(self, root)
-        self.stopped, self.seen_root, self.inside = False, None, None
+        self.stopped, self.whole, self.seen_root, self.inside = False, False, None, None
 
     def find(self, code, where):
         self.by_code[code] += 1
@@ -958,14 +927,14 @@ class Audit:
             self.entry(leaf)
             self.look_back()
         self.tree.finish()
-        whole = self.tree.size == head.size
-        if whole and self.tree.root() != head.root:
+        self.whole = self.tree.size == head.size
+        if self.whole and self.tree.root() != head.root:
             self.find("root-differs", "the entries do not have the root of the checkpoint")
         if self.seen and self.seen.size > head.size:
             self.find("head-shorter", "size %d, and %d was seen" % (head.size, self.seen.size))
         elif self.seen_root and self.seen_root != self.seen.root:
             self.find("head-differs", "the first %d entries do not have the root seen" % self.seen.size)
-        if whole and not self.stopped:
+        if self.whole and not self.stopped:
             self.keys()
         self.payloads.finish(self.state)
 
@@ -1018,8 +987,8 @@ class Audit:
         except Refused as fault:
             code, where = fault.args
             if code in ("kind", "version"):
-                self.stopped = self.stopped or not self.find("kind-unknown", "leaf %d: %s %s needs a newer version" %
-                                                             (position, code, where))
+                self.stopped = self.stopped or not self.find("kind-unknown", "leaf %d: %s %s needs a newer verifier" %
+                                                             (position, code, ascii(where)))
             else:
                 self.find("event-malformed", "leaf %d: %s at byte %s" % (position, code, where))
             state.seq, state.leaf = position + 1, leaf
@@ -1030,10 +999,7 @@ class Audit:
                 self.prove(key, event.body.get("origin") or state.rows["log"].get(None, {}).get("origin", ""), position)
         if self.stopped:
             return
-        try:
-            code = state.unlawful(event)
-        except KeyError:  # a log without its genesis
-            code = "genesis-misplaced"
+        code = state.unlawful(event)
         if code:
             self.find(code, "leaf %d (%s)" % (position, event.kind))
         if event.kind == "intent":
