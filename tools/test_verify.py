@@ -117,16 +117,15 @@ def checkpoint(leaves, seed=SEED, origin=ORIGIN):
     text = "%s\n%d\n%s\n" % (origin, len(leaves), base64.b64encode(root(leaves)).decode())
     line = bytes.fromhex(vkey(seed, origin).split("+")[1]) + ed25519.sign(seed, text.encode())
     cosign = KEYS[1]["id"] + bytes(8) + COSIGN["pop"]
-    return text + "".join("\n\u2014 %s %s" % (origin, base64.b64encode(x).decode()) for x in (cosign, line)).replace(
-        "\n", "\n", 1) + "\n"
+    return text + "\n" + "".join("\u2014 %s %s\n" % (origin, base64.b64encode(x).decode()) for x in (cosign, line))
 
 
 class Log:
     """Events as a server writes them, lawful or not, with their objects and openings."""
 
-    def __init__(self, keys=KEYS, origin=ORIGIN, twist=None):
+    def __init__(self, keys=KEYS, origin=ORIGIN):
         self.events, self.leaves, self.chains = [], [], {}
-        self.openings, self.objects, self.at, self.invocations = {}, {}, START, 0
+        self.openings, self.objects, self.at, self.invocations, self.ended = {}, {}, START, 0, None
         self.state = verify.State()  # only for its rows; the digest over them is computed here
         self.add("genesis", {"format": "worldlog/log/v1", "origin": origin, "keys": keys, "predecessor": None})
 
@@ -299,7 +298,8 @@ def rich():
     log.closure("not-happened", "person", "operator", 0)
     log.plan(front="admin").intent(cost=0, before=0, grant=None).outcome(charge=0).commit()
     for frozen in (True, False):
-        log.add("freeze", {"frozen": frozen}, "ep1").__class__ and log.add("freeze", {"frozen": frozen})
+        log.add("freeze", {"frozen": frozen}, "ep1")
+        log.add("freeze", {"frozen": frozen})
     log.add("key", key("cose", sha(b"cose 2"), "rotation"))
     log.add("x-note", {"any": [{"thing": b"\x01"}, None, True]}, "ep1", bytes(16))
     log.plan().intent().closure("in-doubt", "run").seal()
@@ -317,8 +317,8 @@ def rich():
 PASSED, FAILED = [], []
 
 
-def case(name, exit_code, codes, make, change=None, args=("--vkey", vkey()), **export):
-    """Exports a log, changes the export, and expects exit code and findings; `codes` all of them, in any order."""
+def case(name, exit_code, codes, make, change=None, args=("--vkey", vkey()), says="", **export):
+    """Exports a log, changes the export; expects the exit code, all of the findings' codes, and words in the output."""
     if len(sys.argv) > 1 and sys.argv[1] not in name:
         return
     with tempfile.TemporaryDirectory() as out:
@@ -330,7 +330,7 @@ def case(name, exit_code, codes, make, change=None, args=("--vkey", vkey()), **e
                              capture_output=True, text=True)
     found = sorted({line.split()[1] for line in run.stdout.splitlines() if line.startswith("FINDING")})
     verdict = "VERDICT: %s\n" % verify.VERDICTS[exit_code] if exit_code in verify.VERDICTS else ""
-    good = run.returncode == exit_code and found == sorted(codes.split()) and run.stdout.endswith(verdict)
+    good = run.returncode == exit_code and found == sorted(codes.split()) and run.stdout.endswith(verdict) and says in run.stdout
     (PASSED if good else FAILED).append(name)
     if not good:
         print("FAILED %s: exit %d (%d is due), findings %s\n%s%s" % (
@@ -357,10 +357,10 @@ def edit(path, change):
     return lambda out, log: (out / path).write_bytes(change((out / path).read_bytes()))
 
 
-def an_object(log, field):
-    """Path of the object of the last opening with so many references, of an event of the kind."""
+def an_object(log, kind):
+    """Path of the first object that the last event of a kind names."""
     for seq, (refs, _, _) in reversed(log.openings["ep1"]):
-        if verify.read_event(log.events[seq]).kind == field:
+        if verify.read_event(log.events[seq]).kind == kind:
             return "objects/ep1/" + refs[0].hex()
 
 
@@ -380,13 +380,14 @@ SEEN = ("--vkey", vkey(), "--seen", "OUT/seen")
 
 def exports():
     good = rich()
-    case("good", 0, "", good)
+    opened = sum(map(len, good.openings.values()))
+    case("good", 0, "", good, says=" %d openings verified\n" % opened)
     case("good, with an earlier head", 0, "", good, seen(lambda log: log.leaves[:200]), SEEN)
     case("good, with the same head", 0, "", good, seen(lambda log: log.leaves), SEEN)
     case("good, with a head of nothing", 0, "", good, seen(lambda log: []), SEEN)
-    case("public", 0, "", good, public=True)
-    case("no key", 6, "key-not-given", good, args=())
-    case("no key, JSON", 6, "", good, args=("--json",)) if 0 else None
+    case("public", 0, "", good, says="a public export: none there, none checked", public=True)
+    case("no key", 6, "key-not-given", good, args=(),
+         says="consistent with key %s found inside; no key was given" % KEYS[0]["id"].hex())
     case("key of another", 3, "key-foreign signature-missing", good, args=("--vkey", vkey(sha(b"other"))))
     case("key of another log", 3, "key-foreign origin-differs signature-missing", good,
          args=("--vkey", vkey(origin="log.example/other")))
@@ -400,15 +401,8 @@ def exports():
     case("no checkpoint", 1, "", good, lambda out, log: (out / "checkpoint").unlink())
     case("checkpoint with an extension line", 5, "checkpoint-malformed", good,
          edit("checkpoint", lambda data: data.replace(b"\n\n", b"\nmore\n\n")))
-    case("event changed", 3, "chain-broken leaf-changed root-differs", good, lambda out, log: entries(
-        log, out, replaced(log.events, 5, b"write", b"wrote")) or (out / "keys/ep1").unlink() or (out / "openings/ep1").unlink(),
-        ) if 0 else None
-    case("event changed, tile too", 3, "chain-broken root-differs", good, events=replaced(
-        good.events, 2, b"engine/1", b"engine/2"), leaves=None, public=True) if 0 else None
-    case("event not whole in its bundle", 5, "entries-missing", good,
-         edit("tile/entries/001.p/%d" % (len(good.events) - 256), lambda data: data[:-700])) if 0 else None
-    case("bundle cut short", 5, "bundle-malformed entries-missing", good,
-         edit("tile/entries/001.p/%d" % (len(good.events) - 256), lambda data: data[:-1])) if 0 else None
+    case("bundle cut short", 5, "bundle-malformed", good,
+         edit("tile/entries/001.p/%d" % (len(good.events) - 256), lambda data: data[:-1]))
     case("bundle with more", 5, "bundle-malformed", good,
          edit("tile/entries/001.p/%d" % (len(good.events) - 256), lambda data: data + b"\0\1x"))
     case("bundle missing", 5, "entries-missing", good,
@@ -417,7 +411,7 @@ def exports():
     case("upper hash tile forged", 5, "tile-changed", good, edit("tile/1/000.p/1", lambda data: sha(b"x")))
     case("hash tile missing", 0, "", good, lambda out, log: (out / "tile/0/000").unlink())
     case("objects swapped", 5, "object-changed", good, swap_objects)
-    case("object missing", 0, "", good, lambda out, log: (out / an_object(log, "commit")).unlink())
+    case("object missing", 0, "", good, lambda out, log: (out / an_object(log, "commit")).unlink(), says="1 objects missing")
     case("object under another name", 5, "object-changed", good,
          lambda out, log: write(out, "objects/ep1/" + "0" * 64, b"{}"))
     case("key of the episode missing", 0, "", good, lambda out, log: (out / "keys/ep1").unlink())
@@ -435,12 +429,6 @@ def exports():
 def events():
     good = rich()
     at = len(good.events) - 1
-
-    def changed(out, log):
-        entries(log, out, log.events[:9] + [log.events[9][:-1] + bytes([log.events[9][-1] ^ 1])] + log.events[10:])
-
-    case("event changed", 3, "chain-broken episode-chain-broken leaf-changed opening-differs root-differs state-differs",
-         good, changed) if 0 else None
     tampered = replaced(good.events, 2, b"engine/1", b"engine/2")
     case("event changed", 3, "chain-broken leaf-changed root-differs state-differs tile-changed", good,
          lambda out, log: entries(log, out, tampered))
@@ -449,8 +437,6 @@ def events():
     case("event removed at the end", 5, "entries-missing", good, lambda out, log: (
         entries(log, out, log.events[:-1]),
         (out / ("tile/entries/001.p/%d" % (at - 256))).replace(out / ("tile/entries/001.p/%d" % (at - 255)))))
-    case("event removed, all signed anew", 3, "chain-broken seq-gap", lambda: forged(Log().begin().call(), lambda log: [
-        log.append(data) for data in [log.events.pop(3), log.leaves.pop(3)][:0]])) if 0 else None
 
     def removed():
         log = Log().begin()
@@ -464,16 +450,14 @@ def events():
     case("key that nobody proved", 3, "key-unproven", lambda: with_key(pop=bytes(64)))
     case("key with another id", 3, "key-id-wrong", lambda: with_key(id=bytes(4)))
     case("key out of use", 3, "key-foreign", lambda: with_head(until=2))
-    case("genesis of another origin", 3, "origin-differs", lambda: Log(
-        [key(k, s, origin="other.example/l") for k, s in (("head", SEED), ("cosign", None), ("cose", sha(b"c")))],
-        "other.example/l")) if 0 else None
     case("record of another effect", 3, "record-differs", lambda: Log().begin().plan().intent().outcome(
         record={"effect": "read"}).commit())
     case("record with another budget", 3, "record-differs", lambda: Log().begin().plan().intent().outcome(
         record={"budgetBefore": 999}).commit())
     case("plan of another `same`", 3, "same-differs", lambda: Log().begin().plan(same=bytes(16)).intent().outcome().commit())
     case("record that is not canonical", 3, "object-malformed", spaced)
-    case("redacted objects", 0, "", redacted, lambda out, log: (out / an_object(log, "commit")).unlink())
+    case("redacted objects", 0, "", redacted, lambda out, log: (out / an_object(log, "commit")).unlink(),
+         says="1 payloads missing that a redaction covers")
 
 
 def raw(change):
@@ -487,7 +471,6 @@ def raw(change):
 def unknown(kind):
     log = Log().begin()
     log.add(kind, {})
-    log.state.seq += 1
     log.add("freeze", {"frozen": True})
     return log
 
@@ -523,12 +506,9 @@ def redacted():
 
 
 def laws():
-    unlawful("budget exceeded", "budget-exceeded", lambda log: log.plan().intent() if log.session(0) else
-             log.plan().intent(before=0))
+    unlawful("budget exceeded", "budget-exceeded", lambda log: log.session(0) or log.plan().intent())
     unlawful("budget misstated", "budget-misstated", lambda log: log.call().plan().intent(before=1000).outcome(
         record={"budgetBefore": 1000}).commit())
-    unlawful("intent without session", "session-unknown",
-             lambda log: log.plan(session=bytes(16)).__class__ and log) if 0 else None
     unlawful("plan of an unknown session", "session-unknown", lambda log: log.plan(session=bytes(16)))
     unlawful("intent of an unknown session", "session-unknown", lambda log: log.plan(session=bytes(16)).intent().outcome().commit())
     unlawful("intent without plan", "plan-unknown", lambda log: log.call().intent() and log)
@@ -540,8 +520,7 @@ def laws():
     unlawful("outcome that charges nothing", "charge-wrong", lambda log: log.plan().intent().outcome(
         charge=0, record={"cost": 1}))
     unlawful("outcome marked as recovered", "recovery-unmarked", lambda log: log.plan().intent().outcome(recovered=True))
-    unlawful("commit without the outcome", "outcome-missing", lambda log: log.plan().intent().commit(outcome=None)
-             if not setattr(log, "ended", None) else log)
+    unlawful("commit without the outcome", "outcome-missing", lambda log: log.plan().intent().commit(outcome=None))
     unlawful("entries with a gap", "entry-gap", lambda log: log.plan().intent().outcome().commit(entry=1))
     unlawful("two calls at once", "calls-overlap", lambda log: log.plan().plan())
     unlawful("claim twice", "claim-repeated", lambda log: log.call(claim=b"c").call(claim=b"c"))

@@ -29,6 +29,9 @@ EXIT.update(dict.fromkeys("checkpoint-malformed entries-missing bundle-malformed
 EXIT.update(dict.fromkeys("signature-missing key-not-given kind-unknown fold-unknown".split(), 6))
 
 
+SHOWN = 5  # findings of one code
+
+
 class Refused(Exception):
     """Input that the specification does not admit: a code and what or where."""
 
@@ -196,8 +199,11 @@ BODIES = {
     "seal": fields({"size fold": uint, "episodes state": B32}),
 }
 Event = namedtuple("Event", "v seq at prev kind ep inv body")
-ENVELOPE = Event(uint, uint, uint, B32, lambda v: type(v) is str, maybe(array(lambda v: type(v) is str, uint, B32)),
-                 maybe(B16), lambda v: type(v) is dict)
+def string(v): return type(v) is str
+
+
+EP = (string, uint, B32)
+ENVELOPE = Event(uint, uint, uint, B32, string, maybe(array(*EP)), maybe(B16), lambda v: type(v) is dict)
 
 
 def read_event(data):
@@ -210,6 +216,9 @@ def read_event(data):
     for position, admits in enumerate(ENVELOPE):
         value, after = item(data, end, 1)
         if not admits(value):
+            if position == 5 and type(value) is list and len(value) == 3:  # the item of `ep` that is at fault
+                bad = [t(x) for t, x in zip(EP, value)].index(False)
+                end += 1 + sum(len(encode(x)) for x in value[:bad])
             raise Refused("unexpected", end)
         if position == 0 and value != 1:
             raise Refused("version", value)
@@ -758,7 +767,7 @@ class State:
 BREFS = {"episode": ("base_commit",), "plan": ("plan", "input"), "intent": ("request",), "outcome": ("record", "result"),
          "commit": ("output",), "closure": ("record",)}  # fields in the order of an opening's `refs`
 NOT_JSON = ("base_commit", "result")
-OPENING = array(uint, array(listing(B32), listing(array(lambda v: type(v) is str, maybe(B32), maybe(B32))), listing(B32)))
+OPENING = array(uint, array(listing(B32), listing(array(string, maybe(B32), maybe(B32))), listing(B32)))
 
 
 class Payloads:
@@ -904,7 +913,7 @@ class Audit:
 
     def find(self, code, where):
         self.by_code[code] += 1
-        if self.by_code[code] <= 5:
+        if self.by_code[code] <= SHOWN:
             self.findings.append((code, where))
 
     def exit_code(self):
@@ -1045,6 +1054,10 @@ class Audit:
             self.find("signature-missing", "no line of a key found inside")
 
 
+def say(what, text):
+    print("%-11s %s" % (what, "".join(c if c.isprintable() else "?" for c in text)))
+
+
 def usage(message):
     print("verify.py: %s" % message, file=sys.stderr)
     sys.exit(1)
@@ -1075,35 +1088,38 @@ def arguments():
 def main():
     given, key, seen, checkpoint = arguments()
     audit = Audit(given.export, key, seen)
-    audit.run(checkpoint)
+    try:
+        audit.run(checkpoint)
+    except OSError as fault:
+        usage(fault)
     if not key:
         audit.find("key-not-given", "consistent with key %s found inside; no key was given" % audit.inside
                    if audit.inside else "no key was given, and none found inside signed this")
     code, state, count = audit.exit_code(), audit.state, audit.count
     count["unresolved: calls open, in doubt"] = len(state.rows["call"]) + len(state.rows["doubt"])
     if given.json:
-        print(json.dumps({"verdict": VERDICTS[code], "exit": code, "counts": dict(count), "codes": dict(audit.by_code),
-                          "findings": [{"code": c, "where": w} for c, w in audit.findings],
+        print(json.dumps({"verdict": VERDICTS[code], "exit": code, "counts": {w: n for w, n in count.items() if n},
+                          "codes": audit.by_code, "findings": [{"code": c, "where": w} for c, w in audit.findings],
                           "public": audit.payloads.public}, sort_keys=True))
         sys.exit(code)
     if audit.head:
-        print("log         %s, size %d, root %s" % (audit.head.origin, audit.head.size, audit.head.root.hex()))
-    print("signature   " + ("Ed25519 key %s, given from outside" % key.id.hex() if key else "no key was given")
-          + "; ML-DSA-44 is not checked here")
-    print("chains      every event's form, seq, prev, time, and the links of %d episodes" % len(state.chains))
-    print("law         sessions, grants, budgets, outcomes, closures, entries; map and state digest at each seal")
-    print("payloads    " + ("a public export: none there, none checked" if audit.payloads.public else
-                            "openings under the episodes' keys, objects by hash and form, records"))
+        say("log", "%s, size %d, root %s" % (audit.head.origin, audit.head.size, audit.head.root.hex()))
+    say("signature", ("Ed25519, key %s given from outside" % key.id.hex() if key else "no key was given")
+        + "; ML-DSA-44 is not checked here")
     if seen:
-        print("head seen   size %d: %s" % (seen.size, "nothing proven" if not seen.size else
-                                           "compared" if audit.seen_root else "not comparable"))
+        say("head seen", "size %d: %s" % (seen.size, "nothing proven" if not seen.size else
+                                          "compared" if audit.seen_root else "not comparable"))
+    say("chains", "form of every event, seq, prev, time; the links of %d episodes" % len(state.chains))
+    say("law", "sessions, grants, budgets, outcomes, closures, entries; at each seal the map of episodes and the state")
+    say("payloads", "a public export: none there, none checked" if audit.payloads.public else
+        "openings under the episodes' keys, objects by hash and form, records")
     for what in sorted(w for w, n in count.items() if n):
-        print("%11d %s" % (count[what], what))
+        say("", "%d %s" % (count[what], what))
     for found, where in audit.findings:
-        print("FINDING     %s (%s): %s" % (found, VERDICTS[EXIT.get(found, 3)], where))
+        say("FINDING", "%s (%s): %s" % (found, VERDICTS[EXIT.get(found, 3)], where))
     for found, n in audit.by_code.items():
-        if n > 5:
-            print("            %s: %d in all" % (found, n))
+        if n > SHOWN:
+            say("", "%s: %d in all" % (found, n))
     print("VERDICT: " + VERDICTS[code])
     sys.exit(code)
 
