@@ -145,6 +145,10 @@ impl Audit {
         self.append(leaf);
         match Event::decode(bytes) {
             Ok(event) => self.fold(&event, &leaf),
+            Err(error @ EventError::Version { .. }) => {
+                self.blind = true;
+                self.report.find("kind-unknown", Some(seq), error.to_string());
+            }
             Err(EventError::Kind { kind }) => {
                 self.blind = true;
                 let detail = format!("kind {kind} at leaf {seq} needs a newer worldlog");
@@ -235,7 +239,10 @@ impl Audit {
             &self.trust.keys
         };
         match open(origin, keys, &note) {
-            Ok(signed) => self.report.signed_by = signed,
+            Ok(signed) => {
+                self.check_foreign(origin, &signed);
+                self.report.signed_by = signed;
+            }
             Err(error @ CheckpointError::OtherOrigin { .. }) => {
                 self.report.find("head-other-log", None, error.to_string());
             }
@@ -265,6 +272,15 @@ impl Audit {
         let signed_here = signed == self.tree.head() && !self.report.signed_by.is_empty();
         if !signed_here {
             self.report.nobody_signed_these_events();
+        }
+    }
+
+    /// A key that signs the head without standing in the log would be a second authority that no event explains.
+    fn check_foreign(&mut self, origin: &str, signed: &[String]) {
+        let named = |key: &VerifierKey| format!("{}+{}", key.name(), crate::event::hex(&key.id()));
+        let own: Vec<String> = log_keys(&self.state, origin).iter().map(named).collect();
+        for name in signed.iter().filter(|name| !self.blind && !own.contains(name)) {
+            self.report.find("key-foreign", None, format!("no event publishes the key {name}"));
         }
     }
 
