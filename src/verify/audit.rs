@@ -111,7 +111,7 @@ impl Audit {
     /// Goes on with a state whose leaf hash the caller compared with the events skipped.
     pub fn adopt(&mut self, state: State) {
         self.state = state;
-        self.report.entries = self.state.once().entries;
+        self.report.entries = self.state.entries();
     }
 
     fn append(&mut self, leaf: Hash) {
@@ -166,7 +166,7 @@ impl Audit {
             self.keys(&genesis.origin, &genesis.keys, event.seq);
         }
         if let Body::Key(key) = &event.body {
-            let origin = self.state.once().origin;
+            let origin = self.state.origin().to_owned();
             self.keys(&origin, std::slice::from_ref(key), event.seq);
         }
         if self.blind {
@@ -182,7 +182,9 @@ impl Audit {
             }
         }
         self.state.apply(event, leaf);
-        self.report.entries = self.state.once().entries;
+        // An audit never goes back, and remembering how would grow with the log.
+        self.state.settle();
+        self.report.entries = self.state.entries();
     }
 
     /// Each key signs that it is possessed.
@@ -197,7 +199,7 @@ impl Audit {
     /// Compares the events with the head that came with them, and the head with the keys and the earlier head.
     pub fn finish(&mut self, head: Option<&[u8]>) {
         self.report.root = self.tree.root();
-        let origin = self.state.once().origin;
+        let origin = self.state.origin().to_owned();
         if self.report.origin.is_empty() {
             self.report.origin.clone_from(&origin);
         } else if !origin.is_empty() && self.report.origin != origin {
@@ -230,7 +232,7 @@ impl Audit {
         let inside;
         let keys = if self.trust.keys.is_empty() {
             inside = log_keys(&self.state, origin);
-            let ids: Vec<String> = inside.iter().map(|key| key.to_string()).collect();
+            let ids: Vec<String> = inside.iter().map(ToString::to_string).collect();
             let id = ids.first().map_or("none", |text| text.split('+').nth(1).unwrap_or("none"));
             let detail = format!("consistent with key {id} found inside; no key was given");
             self.report.find("no-key", None, detail);
