@@ -234,12 +234,10 @@ mod tests {
     #[test]
     fn only_what_never_began_is_safe_to_repeat() {
         let invocation = "0f".repeat(16);
-        let failed = |phase: &str, safe| ("host callback failed".to_owned(), phase.to_owned(), safe);
+        let failed =
+            |phase: &str, safe| ("host callback failed".to_owned(), phase.to_owned(), safe);
         let late = CallError::TimedOut { invocation: invocation.clone() };
-        assert_eq!(
-            told(&late),
-            ("host callback timed out".to_owned(), "effect".to_owned(), false)
-        );
+        assert_eq!(told(&late), ("host callback timed out".to_owned(), "effect".to_owned(), false));
         let lost = CallError::Unconfirmed { invocation, record: "none".to_owned() };
         assert_eq!(told(&lost), failed("commit", false));
         assert_eq!(told(&CallError::Closed("stopped")), failed("admission", true));

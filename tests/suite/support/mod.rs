@@ -187,7 +187,7 @@ pub(crate) async fn exchange(address: SocketAddr, request: &[u8]) -> Option<Answ
 pub(crate) async fn read_answer(stream: &mut TcpStream) -> Option<Answer> {
     let mut bytes = Vec::new();
     let all = async {
-        let mut part = [0; 65_536];
+        let mut part = vec![0; 65_536];
         // A reset after the answer is an end too.
         while let Ok(count) = stream.read(&mut part).await {
             if count == 0 {
@@ -208,7 +208,7 @@ pub(crate) fn request(address: SocketAddr, line: &str, headers: &[&str], body: &
         text.push_str("\r\n");
     }
     if !body.is_empty() {
-        text.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        text.extend(["Content-Length: ", &body.len().to_string(), "\r\n"]);
     }
     format!("{text}\r\n{body}").into_bytes()
 }

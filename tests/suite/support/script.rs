@@ -14,7 +14,7 @@
 //! < {"jsonrpc":"2.0","id":1,"result":{}}      the whole body; without the empty line it is not looked at
 //! ```
 //!
-//! In a request `{{name}}` is a variable, `{{repeat:N:text}}` text N times, and `{{part:10}}`, `{{part}}` nothing here.
+//! In a request `{{name}}` is a variable and `{{repeat:N:text}}` text N times.
 //! In an answer `{{ref}}` is `sha256:` and 64 digits, `{{hex32}}` and `{{hex64}}` are digits, `{{n}}` a number, `{{*}}`
 //! anything up to the text that follows; `{{ref:name}}` also keeps it as a variable. `Host` and `Connection: close` are
 //! added unless the script has its own Host or says `@ no-host`, and `Content-Length` unless it says otherwise.
@@ -111,33 +111,32 @@ pub(crate) async fn run(
     let exchanges = parse(text);
     for exchange in &exchanges {
         advance(exchange.advance);
-        let answer = send(address, exchange, variables).await;
+        let answer = Box::pin(send(address, exchange, variables)).await;
         let checked = check(&exchange.answer, answer.as_ref(), variables);
-        checked.map_err(|error| format!("line {}: {error}\n  answer: {answer:?}", exchange.line))?;
+        checked
+            .map_err(|error| format!("line {}: {error}\n  answer: {answer:?}", exchange.line))?;
     }
     Ok(exchanges.len())
 }
 
 async fn send(address: SocketAddr, exchange: &Exchange, variables: &Variables) -> Option<Answer> {
-    let filled: Vec<String> =
-        exchange.request.iter().map(|line| fill(line, variables)).collect();
+    let filled: Vec<String> = exchange.request.iter().map(|line| fill(line, variables)).collect();
     let end = filled.iter().position(String::is_empty).unwrap_or(filled.len());
     let body = filled[(end + 1).min(filled.len())..].join("\n").into_bytes();
     let mut head = format!("{} HTTP/1.1\r\nConnection: close\r\n", filled[0]);
-    let has = |name: &str| {
-        filled[1..end].iter().any(|line| line.to_ascii_lowercase().starts_with(name))
-    };
+    let has =
+        |name: &str| filled[1..end].iter().any(|line| line.to_ascii_lowercase().starts_with(name));
     if !exchange.no_host && !has("host:") {
-        head.push_str(&format!("Host: {address}\r\n"));
+        head.extend(["Host: ", &address.to_string(), "\r\n"]);
     }
     for line in &filled[1..end] {
-        head.push_str(&format!("{line}\r\n"));
+        head.extend([line, "\r\n"]);
     }
     let chunked = matches!(exchange.manner, Manner::Chunked(_));
     if chunked {
         head.push_str("Transfer-Encoding: chunked\r\n");
     } else if end < filled.len() && !has("content-length:") {
-        head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        head.extend(["Content-Length: ", &body.len().to_string(), "\r\n"]);
     }
     head.push_str("\r\n");
     deliver(address, &exchange.manner, head.into_bytes(), &body).await
@@ -179,9 +178,9 @@ async fn deliver(
         Manner::Continue => {
             stream.write_all(&head).await.expect("the head");
             let mut first = [0; 12];
-            let heard = stream.read_exact(&mut first);
-            let heard = tokio::time::timeout(Duration::from_secs(5), heard).await;
-            heard.expect("an answer to the head").expect("twelve bytes");
+            let waiting = stream.read_exact(&mut first);
+            let came = tokio::time::timeout(Duration::from_secs(5), waiting).await;
+            came.expect("an answer to the head").expect("twelve bytes");
             if &first == b"HTTP/1.1 100" {
                 stream.write_all(body).await.expect("the body");
             }
@@ -232,7 +231,11 @@ fn check(
 ) -> Result<(), String> {
     let status = &wanted[0];
     let Some(answer) = answer else {
-        return if status == "closed" { Ok(()) } else { Err(format!("no answer, {status} was due")) };
+        return if status == "closed" {
+            Ok(())
+        } else {
+            Err(format!("no answer, {status} was due"))
+        };
     };
     if *status != answer.status.to_string() {
         return Err(format!("status {} instead of {status}", answer.status));
