@@ -230,14 +230,28 @@ impl Service {
     /// # Errors
     /// [`StoreError`].
     pub fn receipt(&self, caller: Option<&Caller>, inv: &B16) -> Result<Receipt, StoreError> {
-        let Some(found) = self.inner.ledger.find(inv)? else {
-            let open = self
-                .inner
-                .ledger
-                .with_state(|state| state.calls.iter().any(|(_, call)| call.inv == *inv));
-            return Ok(if open { Receipt::Open } else { Receipt::NotStarted });
+        let ledger = &self.inner.ledger;
+        if let Some(found) = ledger.find(inv)? {
+            return self.receipt_of(caller, found);
+        }
+        let (open, entries) = ledger.with_state(|state| {
+            (state.calls.iter().any(|(_, call)| call.inv == *inv), state.once().entries)
+        });
+        // The state runs ahead of what is durable, and after a commit of unknown fate it stays there: whoever is told that a
+        // call never started sends it again.
+        let last = entries.checked_sub(1);
+        let ahead = match last {
+            Some(last) => ledger.entries(last, 1)?.is_empty(),
+            None => false,
         };
-        self.receipt_of(caller, found)
+        if open || ahead || ledger.halted() {
+            return Ok(Receipt::Open);
+        }
+        // It may have become durable since the first look.
+        match ledger.find(inv)? {
+            Some(found) => self.receipt_of(caller, found),
+            None => Ok(Receipt::NotStarted),
+        }
     }
 
     fn receipt_of(&self, caller: Option<&Caller>, found: Found) -> Result<Receipt, StoreError> {

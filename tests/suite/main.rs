@@ -15,3 +15,5 @@ mod log; // tree, tiles, proofs, map, notes: spec/log.md
 mod readme; // the tour of the README, executed
 mod state; // spec/state.md: lawfulness by table, the fold, undo, digest and snapshot
 mod store; // both stores against one contract, the layout on top of them, faults and damage: spec/store.md
+mod support; // a server in this process, a client that sends bytes as they are, readable exchanges
+mod surface; // spec/mcp.md, spec/provenance.md: the fronts over TCP, by fixtures/surface
