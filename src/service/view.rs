@@ -235,7 +235,7 @@ impl Service {
             return self.receipt_of(caller, found);
         }
         let (open, entries) = ledger.with_state(|state| {
-            (state.calls.iter().any(|(_, call)| call.inv == *inv), state.once().entries)
+            (state.calls.iter().any(|(_, call)| call.inv == *inv), state.entries())
         });
         // The state runs ahead of what is durable, and after a commit of unknown fate it stays there: whoever is told that a
         // call never started sends it again.
