@@ -398,3 +398,21 @@ fn a_client_that_leaves_stops_nothing_that_began_and_everything_that_did_not() {
     let open = asked.world.service.ledger().with_state(|state| state.calls.iter().count());
     assert_eq!(open, 0);
 }
+
+#[test]
+fn a_refused_sender_can_finish_and_reads_why() {
+    let asked = Asked::new();
+    let body = "a".repeat(7_000_000);
+    let head = ["Content-Type: application/json"];
+    let bytes = request(asked.running.address, "POST /mcp", &head, &body);
+    let (written, answer) = asked.runtime.block_on(async {
+        use tokio::io::AsyncWriteExt;
+        let mut stream =
+            tokio::net::TcpStream::connect(asked.running.address).await.expect("a connection");
+        let written = stream.write_all(&bytes).await;
+        (written, support::read_answer(&mut stream).await)
+    });
+    assert_eq!(answer.expect("an answer").status, 401);
+    // Many clients report a failed write instead of the answer that came.
+    written.expect("the whole body is taken");
+}
