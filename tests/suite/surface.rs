@@ -300,6 +300,8 @@ fn stopping_lets_answers_leave_and_takes_no_more() {
         ];
         let head: Vec<&str> = head.iter().map(String::as_str).collect();
         let bytes = request(address, "POST /mcp", &head, body);
+        let text = String::from_utf8(bytes).expect("text");
+        let bytes = text.replace("Connection: close\r\n", "").into_bytes();
         let (first, last) = bytes.split_at(bytes.len() - 1);
         let mut stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
         stream.write_all(first).await.expect("all but one byte");
@@ -308,11 +310,12 @@ fn stopping_lets_answers_leave_and_takes_no_more() {
         let stopping = tokio::spawn(asked.running.stop());
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         stream.write_all(last).await.expect("the last byte");
-        let status = support::read_answer(&mut stream).await.map(|answer| answer.status);
+        let answer = support::read_answer(&mut stream).await.expect("an answer");
         stopping.await.expect("stopped");
-        (status, tokio::net::TcpStream::connect(address).await.is_ok())
+        let ending = answer.header("connection") == Some("close");
+        ((answer.status, ending), tokio::net::TcpStream::connect(address).await.is_ok())
     });
-    assert_eq!(status, Some(200));
+    assert_eq!(status, (200, true));
     assert!(!after, "the listener still takes connections");
 }
 
@@ -394,4 +397,22 @@ fn a_client_that_leaves_stops_nothing_that_began_and_everything_that_did_not() {
     assert_eq!(files - 2, entries);
     let open = asked.world.service.ledger().with_state(|state| state.calls.iter().count());
     assert_eq!(open, 0);
+}
+
+#[test]
+fn a_refused_sender_can_finish_and_reads_why() {
+    let asked = Asked::new();
+    let body = "a".repeat(7_000_000);
+    let head = ["Content-Type: application/json"];
+    let bytes = request(asked.running.address, "POST /mcp", &head, &body);
+    let (written, answer) = asked.runtime.block_on(async {
+        use tokio::io::AsyncWriteExt;
+        let mut stream =
+            tokio::net::TcpStream::connect(asked.running.address).await.expect("a connection");
+        let written = stream.write_all(&bytes).await;
+        (written, support::read_answer(&mut stream).await)
+    });
+    assert_eq!(answer.expect("an answer").status, 401);
+    // Many clients report a failed write instead of the answer that came.
+    written.expect("the whole body is taken");
 }

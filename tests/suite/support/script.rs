@@ -42,8 +42,10 @@ enum Manner {
     Stall(usize),
     /// `@ cut N`: N bytes of the body, and then the end of the connection's sending half.
     Cut(usize),
-    /// `@ continue`: the body only after 100 Continue.
+    /// `@ continue`: the body only after 100 Continue, which has to come.
     Continue,
+    /// `@ no-continue`: the same, and it must not come.
+    NoContinue,
 }
 
 /// One request and what has to come back.
@@ -97,6 +99,7 @@ fn directive(exchange: &mut Exchange, text: &str) {
         "stall" => exchange.manner = Manner::Stall(number),
         "cut" => exchange.manner = Manner::Cut(number),
         "continue" => exchange.manner = Manner::Continue,
+        "no-continue" => exchange.manner = Manner::NoContinue,
         _ => panic!("{text:?} is no directive"),
     }
 }
@@ -175,13 +178,15 @@ async fn deliver(
             stream.write_all(&[head.as_slice(), &body[..*count]].concat()).await.expect("a part");
             stream.shutdown().await.expect("half a connection");
         }
-        Manner::Continue => {
+        Manner::Continue | Manner::NoContinue => {
             stream.write_all(&head).await.expect("the head");
             let mut first = [0; 12];
             let waiting = stream.read_exact(&mut first);
             let came = tokio::time::timeout(Duration::from_secs(5), waiting).await;
             came.expect("an answer to the head").expect("twelve bytes");
-            if &first == b"HTTP/1.1 100" {
+            let asked = &first == b"HTTP/1.1 100";
+            assert_eq!(asked, *manner == Manner::Continue, "the server asked for the body: {asked}");
+            if asked {
                 stream.write_all(body).await.expect("the body");
             }
             let rest = read_rest(&mut stream).await;
