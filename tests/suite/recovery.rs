@@ -38,6 +38,14 @@ fn content(world: &World) -> Option<String> {
     fs::read_to_string(world.worktree().join("a.txt")).ok()
 }
 
+/// Names in the worktree that no tool's user chose.
+fn leftovers(world: &World) -> Vec<String> {
+    let names = fs::read_dir(world.worktree())
+        .expect("readable")
+        .map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(".worldlog-")).collect()
+}
+
 /// Everything holds: the log, its payloads, budgets, and nothing is open.
 fn check(world: &World) -> worldlog::state::State {
     let trust = Trust { keys: vec![keys().verifier_key().clone()], seen: None };
@@ -227,6 +235,26 @@ fn what_nobody_can_tell_is_in_doubt() {
     assert_eq!(state.spent(&ep(), "Workspace.Write", "worktree").charged, 2, "it is charged");
     assert_eq!(after.service.health().unresolved, 1);
     assert_eq!(content(&after).as_deref(), Some("somebody else was here"), "nothing ran again");
+}
+
+#[test]
+fn what_a_dead_handler_left_raises_no_later_doubt() {
+    let world = World::new();
+    let token = world.agent("ep1", 5);
+    call(&world, &token, &STEPS[0]).expect("an answer");
+    // Died before the effect was done: half a file beside the one that was to be replaced.
+    world.store.fail_at(1, Fault::Persisted);
+    call(&world, &token, &STEPS[1]).expect_err("its intent is of unknown fate");
+    world.file(".worldlog-0123456789abcdef.tmp", "hal");
+    let after = world.crash();
+    check(&after);
+    assert_eq!(last_closure(&after).verdict.as_str(), "not-happened");
+    assert_eq!(leftovers(&after), Vec::<String>::new());
+    after.store.fail_at(2, Fault::Lost);
+    call(&after, &token, &STEPS[1]).expect_err("its outcome is lost");
+    let after = after.crash();
+    check(&after);
+    assert_eq!(last_closure(&after).verdict.as_str(), "landed");
 }
 
 #[test]

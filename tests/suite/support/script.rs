@@ -185,7 +185,11 @@ async fn deliver(
             let came = tokio::time::timeout(Duration::from_secs(5), waiting).await;
             came.expect("an answer to the head").expect("twelve bytes");
             let asked = &first == b"HTTP/1.1 100";
-            assert_eq!(asked, *manner == Manner::Continue, "the server asked for the body: {asked}");
+            assert_eq!(
+                asked,
+                *manner == Manner::Continue,
+                "the server asked for the body: {asked}"
+            );
             if asked {
                 stream.write_all(body).await.expect("the body");
             }
