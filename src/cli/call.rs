@@ -62,8 +62,12 @@ fn show(answer: &http::Answer, out: &mut Out) -> Done {
     let message = error.and_then(|error| error.get("message").or(Some(error)));
     let message = message.or_else(|| value.get("message")).and_then(Value::as_str);
     let Some(result) = value.get("result") else {
-        let message = message.unwrap_or("no reason");
-        return Err(Failure::usage(format!("the server answered {status}: {message}")));
+        // An error of JSON-RPC comes with status 200.
+        let how = if status == 200 { String::new() } else { format!(" with {status}") };
+        return Err(Failure::usage(format!(
+            "the server refused{how}: {}",
+            message.unwrap_or("no reason")
+        )));
     };
     match result.get("structuredContent") {
         Some(output) => out.json(output),
