@@ -41,6 +41,6 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
         "copied {size} events, {objects} objects and the private keys to {}",
         dir.display()
     ));
-    out.line("worktrees are not part of it. A server started on it later than the log went on would be a second history: the guard refuses that");
+    out.line("worktrees are not part of it; once the log has gone on, the guard refuses to start from this copy");
     Ok(0)
 }

@@ -55,15 +55,21 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
 
 fn show(answer: &http::Answer, out: &mut Out) -> Done {
     let status = answer.status;
-    let value = canon::parse(&answer.body).map_err(|error| {
-        Failure::usage(format!("the server answered {status} and no JSON: {error}"))
+    let value = canon::parse(&answer.body).map_err(|_| {
+        // Who is not let in is told so in plain text.
+        let text: String = String::from_utf8_lossy(&answer.body).chars().take(200).collect();
+        Failure::usage(format!("the server answered {status}: {}", text.trim()))
     })?;
     let error = value.get("error");
     let message = error.and_then(|error| error.get("message").or(Some(error)));
     let message = message.or_else(|| value.get("message")).and_then(Value::as_str);
     let Some(result) = value.get("result") else {
-        let message = message.unwrap_or("no reason");
-        return Err(Failure::usage(format!("the server answered {status}: {message}")));
+        // An error of JSON-RPC comes with status 200.
+        let how = if status == 200 { String::new() } else { format!(" with {status}") };
+        return Err(Failure::usage(format!(
+            "the server refused{how}: {}",
+            message.unwrap_or("no reason")
+        )));
     };
     match result.get("structuredContent") {
         Some(output) => out.json(output),

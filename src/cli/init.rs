@@ -18,9 +18,9 @@ pub(super) struct Args {
 pub(super) fn run(args: Args, out: &mut Out) -> Done {
     let node = Node::open(&args.node, true)?;
     let first = node.first_session()?;
+    let [head, cosign] = node.ledger().verifier_keys().map(ToString::to_string);
+    let (data, origin) = (node.data.display().to_string(), node.ledger().origin().to_owned());
     node.close(true)?;
-    let ledger = node.ledger();
-    let [head, cosign] = ledger.verifier_keys().map(ToString::to_string);
     if args.json {
         let (name, shown) = match &first {
             Some(first) => first.token.member(),
@@ -28,8 +28,8 @@ pub(super) fn run(args: Args, out: &mut Out) -> Done {
         };
         let session = first.as_ref().map(|first| first.session.to_string());
         out.json(&object([
-            ("data", node.data.display().to_string().into()),
-            ("origin", ledger.origin().into()),
+            ("data", data.into()),
+            ("origin", origin.into()),
             ("session", session.into()),
             ("vkey", head.as_str().into()),
             ("vkeys", vec![head.as_str().into(), cosign.into()].into()),
@@ -37,7 +37,7 @@ pub(super) fn run(args: Args, out: &mut Out) -> Done {
         ]));
         return Ok(0);
     }
-    out.line(format!("log {} in {}", ledger.origin(), node.data.display()));
+    out.line(format!("log {origin} in {data}"));
     if let Some(first) = &first {
         out.line(format!("first session {}, {}", first.session, first.token.words()));
     }

@@ -14,6 +14,7 @@ use crate::store::{Store, StoreError, layout};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes let go of when the disk is full: outcomes, commits and closures of what runs then fit.
 const BALLAST_BYTES: usize = 32 * 1024 * 1024;
@@ -23,6 +24,10 @@ const FIRST_EPISODE: &str = "first";
 const FIRST_BUDGET: u64 = 10_000;
 /// Seconds for which it lives: 30 days.
 const FIRST_TTL_S: u64 = 30 * 24 * 3600;
+
+/// How long closing waits for the ledger's thread: 200 x 10 ms.
+const CLOSE_TRIES: u32 = 200;
+const CLOSE_PAUSE: Duration = Duration::from_millis(10);
 
 /// How to open a log.
 #[derive(Debug, Clone, clap::Args)]
@@ -75,6 +80,7 @@ pub(super) struct Node {
     pub(super) data: PathBuf,
     /// The door.
     pub(super) service: Service,
+    store: Arc<SledStore>,
 }
 
 /// The session that a new log begins with.
@@ -109,8 +115,9 @@ impl Node {
             ensure_ballast(&store, &ballast, args.reserve)?;
         }
         let clock = Arc::new(SystemClock::new());
+        let store = Arc::new(store);
         let ledger = ledger::open(ledger::Config {
-            store: Arc::new(store),
+            store: store.clone(),
             keys,
             guard: Some(guard),
             guard_init: args.guard_init,
@@ -131,7 +138,7 @@ impl Node {
             program: program()?,
         })
         .map_err(Failure::start)?;
-        Ok(Self { data, service })
+        Ok(Self { data, service, store })
     }
 
     /// The log.
@@ -162,14 +169,26 @@ impl Node {
         Ok(Some(First { session, token }))
     }
 
-    /// Fixes what happened: the last thing that is done with a log.
-    pub(super) fn close(&self, snapshot: bool) -> Result<(), Failure> {
+    /// Fixes what happened, and lets go of the store: the last thing that is done with a log. With `snapshot` the next
+    /// start is fast.
+    pub(super) fn close(self, snapshot: bool) -> Result<(), Failure> {
         let ledger = self.ledger();
         ledger.seal().map_err(|error| Failure::start(format!("the last seal: {error}")))?;
         if snapshot {
             ledger.snapshot(0, true);
         }
-        ledger.tend().map_err(Failure::start)
+        ledger.tend().map_err(Failure::start)?;
+        let Self { service, store, .. } = self;
+        drop(service);
+        // The store writes its side values, the snapshot among them, when its last handle is gone; until then the
+        // ledger's thread has one.
+        for _ in 0..CLOSE_TRIES {
+            if Arc::strong_count(&store) == 1 {
+                break;
+            }
+            std::thread::sleep(CLOSE_PAUSE);
+        }
+        Ok(())
     }
 }
 

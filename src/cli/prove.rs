@@ -52,5 +52,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
 }
 
 fn prove(store: &dyn store::Store, leaf: u64) -> Result<Option<String>, Failure> {
-    export::prove(store, leaf).map_err(|error| request::export_failed(&error))
+    let proof = export::prove(store, leaf).map_err(|error| request::export_failed(&error))?;
+    let event = layout::event(store, leaf).map_err(Failure::damaged)?;
+    proof.zip(event).map(|(proof, event)| request::with_leaf(&proof, event)).transpose()
 }

@@ -19,6 +19,7 @@ use crate::canon::{Value, object};
 use crate::event::Role;
 use crate::export::{self, ExportError};
 use crate::merkle::hash::Hash;
+use crate::note::bundle::Bundle;
 use crate::service::{AdminError, GrantSpec, NewSession, Service, SessionView};
 use crate::store::sled::SledStore;
 use base64ct::{Base64, Encoding};
@@ -63,9 +64,10 @@ pub(super) fn perform(service: &Service, data: &Path, request: &Value) -> Result
         "prove" => {
             let leaf = number(request, "leaf")?;
             let proof = service.proof(leaf).map_err(Failure::damaged)?;
-            let proof =
-                proof.ok_or_else(|| no_leaf(leaf, service.ledger().published().head.size))?;
-            Ok(object([("proof", proof.into())]))
+            let event = service.event(leaf).map_err(Failure::damaged)?;
+            let size = service.ledger().published().head.size;
+            let (proof, event) = proof.zip(event).ok_or_else(|| no_leaf(leaf, size))?;
+            Ok(object([("proof", with_leaf(&proof, event.bytes)?.into())]))
         }
         "export" => export_dir(service, request),
         "backup" => backup_dir(service, data, request),
@@ -115,6 +117,12 @@ pub(super) fn export_failed(error: &ExportError) -> Failure {
 /// Beyond the end of the log.
 pub(super) fn no_leaf(leaf: u64, size: u64) -> Failure {
     Failure::usage(format!("leaf {leaf} is not there: the log has {size} events, counted from 0"))
+}
+
+/// The proof with the leaf in its `extra`, so that one file is enough to verify.
+pub(super) fn with_leaf(proof: &str, leaf: Vec<u8>) -> Result<String, Failure> {
+    let bundle = Bundle::parse(proof.as_bytes()).and_then(|bundle| bundle.with_extra(leaf));
+    bundle.map(|bundle| bundle.to_string()).map_err(Failure::damaged)
 }
 
 fn session_new(service: &Service, request: &Value) -> Result<Value, Failure> {

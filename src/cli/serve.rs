@@ -8,6 +8,7 @@ use super::{Done, Failure, place};
 use crate::canon::{Value, object};
 use crate::durable;
 use crate::server;
+use std::io::IsTerminal;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 
@@ -73,8 +74,11 @@ fn begin_tracing() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("WORLDLOG_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("worldlog=info"));
     // Only a second call fails, and there is none.
-    let _ =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .try_init();
 }
 
 /// Ends with the first SIGINT or SIGTERM. The handlers stand when this returns.

@@ -327,11 +327,14 @@ pub(super) fn open(
 /// The keys for heads that the log names itself.
 pub fn log_keys(state: &State, origin: &str) -> Vec<VerifierKey> {
     let rows = state.keys.iter().map(|(_, row)| row);
-    rows.filter_map(|row| {
+    let keys = rows.filter_map(|row| {
         let kind = note_type(row.usage)?;
         VerifierKey::new(origin, kind, &row.public.0).ok()
-    })
-    .collect()
+    });
+    let mut keys: Vec<_> = keys.collect();
+    // The key that an auditor is given first.
+    keys.sort_by_key(|key| key.kind().byte());
+    keys
 }
 
 fn note_type(usage: Use) -> Option<KeyType> {

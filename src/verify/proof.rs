@@ -31,7 +31,8 @@ pub fn proof(trust: &Trust, bytes: &[u8], leaf: Option<&[u8]>) -> Report {
     (report.size, report.root) = (head.size, head.root);
     signatures(trust, bundle.note(), &checkpoint, &mut report);
     seen(trust, &checkpoint, &mut report);
-    match leaf {
+    // What `extra` holds is proven by its hash, like anything else that is brought along.
+    match leaf.or(bundle.extra()) {
         Some(leaf) => {
             let included =
                 verify_inclusion(&leaf_hash(leaf), bundle.index(), &head, bundle.proof());

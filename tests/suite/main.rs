@@ -7,6 +7,7 @@
 )]
 
 mod canon; // spec/canon.md: parser and printer against fixtures of another implementation
+mod cli; // spec/cli.md, spec/export.md: the program itself, by its exit codes and what it prints
 mod event; // spec/event.md: the decoder against the CDDL and against fixtures of another implementation
 mod hands; // spec/tools.md: paths that try to leave, effects end to end, crashes between their steps
 mod ledger; // the writer: group commit, crash sweep, start-up checks, the clock and the disk

@@ -1,0 +1,182 @@
+//! A running server: calls, the operator's socket, signals, crashes.
+
+use super::{Home, Served, mode, read, text};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+use std::time::Duration;
+use worldlog::canon::{Value, parse};
+
+fn vkey(home: &Home) -> String {
+    let value = parse(read(&home.data().join("serve.json")).as_bytes()).expect("JSON");
+    value.get("vkey").and_then(Value::as_str).expect("a key").to_owned()
+}
+
+#[test]
+fn from_the_first_start_to_a_verified_export() {
+    let home = Home::new();
+    let served = Served::start(&home, &[]);
+    let data = home.data();
+    let token = read(&data.join("first-session.token"));
+    let welcome = read(&home.path("serve.out"));
+    assert!(welcome.contains("listening on http://127.0.0.1:"), "{welcome}");
+    assert!(welcome.contains("mcpServers") && welcome.contains("first-session.token"), "{welcome}");
+    assert!(!welcome.contains(token.trim()), "the token is no output for a pipe");
+    for secret in ["admin.sock", "serve.json", "first-session.token", "keys/head.seed"] {
+        assert_eq!(mode(&data.join(secret)), 0o600, "{secret}");
+    }
+    let key = vkey(&home);
+
+    fs::write(data.join("workspace/first/a.txt"), "hello").expect("a file");
+    let out = home.ok(&["call", "ailang-read", "--arg", "path=a.txt"]);
+    assert!(out.contains("\"content\":\"hello\""), "{out}");
+    let ran =
+        home.run_with(&["call", "ailang-write", "--json", "-"], r#"{"path":"b","content":"x"}"#);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(read(&data.join("workspace/first/b")), "x");
+    let ran = home.run(&["call", "ailang-read", "--arg", "path=../a"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.out.contains("\"refused\"") && ran.err.contains("nothing was spent"), "{ran:?}");
+    assert!(home.fails(&["call", "no-such-tool"], 1).contains("unknown tool"));
+
+    assert_eq!(home.ok(&["log"]).lines().count(), 3);
+    assert_eq!(home.ok(&["log", "--from", "2", "--json"]).lines().count(), 1);
+    assert!(home.fails(&["verify", text(&data)], 1).contains("is held by process"));
+    let err = home.fails(&["serve", "--listen", "127.0.0.1:0"], 2);
+    assert!(err.contains("is held by process"), "{err}");
+
+    let [export, proof, backup] = ["export", "proof", "backup"].map(|name| home.path(name));
+    home.ok(&["export", text(&export)]);
+    home.ok(&["prove", "9", "-o", text(&proof)]);
+    home.ok(&["backup", text(&backup)]);
+    assert!(home.fails(&["prove", "999"], 1).contains("leaf 999 is not there"));
+    let out = home.ok(&["verify", text(&export), "--vkey", &key]);
+    assert!(out.contains("3 committed calls"), "{out}");
+    home.ok(&["verify", text(&proof), "--vkey", &key]);
+
+    assert_eq!(served.stop(), Some(0));
+    assert!(!data.join("serve.json").exists() && !data.join("admin.sock").exists());
+    home.ok(&["verify", text(&data), "--vkey", &key, "--seen", text(&export.join("checkpoint"))]);
+    home.ok(&["verify", text(&backup), "--vkey", &key]);
+    assert!(home.ok(&["replay", "--check-snapshot"]).contains("the same digest from the snapshot"));
+    let log = read(&home.path("serve.log"));
+    assert!(!log.contains(token.trim()), "{log}");
+}
+
+#[test]
+fn a_killed_server_leaves_nothing_in_the_way() {
+    let home = Home::new();
+    let served = Served::start(&home, &[]);
+    home.ok(&["session", "new", "before"]);
+    served.signal(rustix::process::Signal::KILL);
+    drop(served);
+    assert!(home.data().join("admin.sock").exists(), "it had no time to remove it");
+    let sessions = home.ok(&["session", "list"]);
+    assert_eq!(sessions.lines().count(), 2, "{sessions}");
+    // Its socket and serve.json are replaced.
+    fs::remove_file(home.data().join("serve.json")).expect("left behind");
+    let served = Served::start(&home, &[]);
+    assert!(home.ok(&["health"]).contains("0 unresolved"));
+    assert_eq!(served.stop(), Some(0));
+}
+
+#[test]
+fn sessions_of_a_running_server() {
+    let home = Home::new();
+    let served = Served::start(&home, &[]);
+    let token = home.path("t");
+    home.ok(&[
+        "session",
+        "new",
+        "side",
+        "--grant",
+        "Workspace.Read=worktree:1",
+        "--out",
+        text(&token),
+    ]);
+    assert_eq!(mode(&token), 0o600);
+    let err = home.fails(&["session", "new", "side", "--out", text(&token)], 1);
+    assert!(err.contains("exists already"), "{err}");
+    fs::write(home.data().join("workspace/side/a"), "1").expect("a file");
+    let call = ["call", "ailang-read", "--arg", "path=a", "--session", text(&token)];
+    home.ok(&call);
+    assert!(home.fails(&call, 1).contains("denied:budget"));
+    home.ok(&["session", "revoke", "side"]);
+    assert!(home.fails(&call, 1).contains("revoked"));
+    assert!(home.fails(&["session", "revoke", "side"], 1).contains("no session"));
+    home.ok(&["auditor", "new"]);
+    assert_eq!(mode(&home.data().join("auditor.token")), 0o600);
+    assert!(home.ok(&["clock", "accept"]).contains("not in doubt"));
+    assert_eq!(served.stop(), Some(0));
+}
+
+#[test]
+fn the_socket_answers_whatever_is_sent() {
+    let home = Home::new();
+    let served = Served::start(&home, &[]);
+    let ask = |line: &[u8]| {
+        let mut stream = UnixStream::connect(home.data().join("admin.sock")).expect("a socket");
+        // Refused early, it may be closed before all is sent.
+        let _ = stream.write_all(line);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    };
+    for bad in [&b"hello\n"[..], b"{}\n", b"{\"verb\":\"shell\"}\n", b"{\"verb\":\"head\"}", b""] {
+        let answer = ask(bad);
+        assert!(answer.contains("\"ok\":false") && answer.contains("\"error\""), "{answer:?}");
+    }
+    let relative = ask(b"{\"dir\":\"x\",\"public\":true,\"verb\":\"export\"}\n");
+    assert!(relative.contains("not absolute"), "{relative}");
+    assert!(ask(b"{\"verb\":\"health\"}\n").contains("\"ok\":true"));
+    // A line that never ends does not hold others up.
+    let long = vec![b'x'; 70_000];
+    assert!(!ask(&long).contains("\"ok\":true"));
+    assert!(home.ok(&["health"]).contains("worldlog "));
+    assert_eq!(served.stop(), Some(0));
+}
+
+#[test]
+fn follow_prints_what_comes_and_ends_with_its_reader() {
+    let home = Home::new();
+    let served = Served::start(&home, &[]);
+    let mut command = home.command(&["log", "--follow"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    fs::write(home.data().join("workspace/first/a"), "1").expect("a file");
+    home.ok(&["call", "ailang-read", "--arg", "path=a"]);
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    lines.read_line(&mut line).expect("a line");
+    assert!(line.starts_with("0  leaf ") && line.contains("ailang-read"), "{line}");
+    drop(lines);
+    // The next line finds nobody, and that is no error.
+    home.ok(&["call", "ailang-read", "--arg", "path=a"]);
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+    assert_eq!(served.stop(), Some(0));
+}
+
+#[test]
+fn a_seal_comes_within_seconds() {
+    let home = Home::new();
+    let served = Served::start(&home, &[]);
+    home.ok(&["session", "new", "more"]);
+    let size = || {
+        let value = parse(home.ok(&["head", "--json"]).as_bytes()).expect("JSON");
+        value.get("size").and_then(Value::as_u64).expect("a size")
+    };
+    // The seal is an event of its own; nothing is new after it, so the log stays as it is.
+    let sealed = (0..100).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        home.ok(&["seal"]).contains("nothing is new").then(size)
+    });
+    let sealed = sealed.expect("a seal");
+    std::thread::sleep(Duration::from_millis(2_500));
+    assert_eq!(size(), sealed, "seals follow seals");
+    let guard = home.path("state/worldlog").read_dir().expect("guards").next().expect("one");
+    let guard = read(&guard.expect("an entry").path());
+    assert!(guard.contains(&format!("\n{sealed}\n")), "{guard}");
+    assert_eq!(served.stop(), Some(0));
+}
