@@ -124,8 +124,9 @@ impl Report {
     /// Adds a finding.
     pub fn find(&mut self, code: &'static str, leaf: Option<u64>, detail: String) {
         let verdict = verdict_of(code);
-        let worse = self.findings.iter().all(|f| f.verdict > verdict);
-        if self.findings.len() < FINDINGS_MAX || worse {
+        // The first of each code is always kept: a verdict never hangs on how many there are of another code.
+        let first = self.findings.iter().all(|f| f.code != code);
+        if self.findings.len() < FINDINGS_MAX || first {
             self.findings.push(Finding { code, verdict, leaf, detail });
         } else {
             self.more_findings += 1;
