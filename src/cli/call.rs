@@ -13,6 +13,8 @@ use std::path::Path;
 const ARGUMENTS_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Bytes of a file that holds a token.
 const TOKEN_BYTES_MAX: usize = 256;
+/// Characters of an answer that is no JSON.
+const TEXT_CHARS_MAX: usize = 300;
 /// The revision that this client speaks.
 const REVISION: &str = "2025-11-25";
 
@@ -56,9 +58,9 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
 fn show(answer: &http::Answer, out: &mut Out) -> Done {
     let status = answer.status;
     let value = canon::parse(&answer.body).map_err(|_| {
-        // Who is not let in is told so in plain text.
-        let text: String = String::from_utf8_lossy(&answer.body).chars().take(200).collect();
-        Failure::usage(format!("the server answered {status}: {}", text.trim()))
+        let text = String::from_utf8_lossy(&answer.body);
+        let text: String = text.chars().filter(|c| !c.is_control()).take(TEXT_CHARS_MAX).collect();
+        Failure::usage(format!("the server refused with {status}: {text}"))
     })?;
     let error = value.get("error");
     let message = error.and_then(|error| error.get("message").or(Some(error)));

@@ -1,8 +1,11 @@
 //! `worldlog fsck`: everything in the store hashed again, and what is damaged named.
 
 use super::out::Out;
-use super::{Done, Failure, node, place, report};
+use super::{Done, Failure, place, report};
 use crate::ledger::{Guard, InspectOptions, Keys, Seeds, check_objects, inspect};
+use crate::note::Note;
+use crate::note::checkpoint::Checkpoint;
+use crate::store::{Store, layout};
 use crate::verify::Trust;
 use std::path::{Path, PathBuf};
 
@@ -53,13 +56,14 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
     Ok(report::print(&found, &data, args.json, out))
 }
 
-/// The keys whose private halves are here. A damaged first event leaves none: the report says so.
-fn own_keys(data: &Path, store: &dyn crate::store::Store) -> Result<Option<Keys>, Failure> {
+/// The keys whose private halves are here, under the name that the newest head has: the first event may be damaged.
+fn own_keys(data: &Path, store: &dyn Store) -> Result<Option<Keys>, Failure> {
     let Some(seeds) = Seeds::load(data).map_err(Failure::usage)? else { return Ok(None) };
-    match node::origin(store) {
-        Ok(origin) => Keys::new(&origin, &seeds).map(Some).map_err(Failure::usage),
-        Err(_) => Ok(None),
-    }
+    let Ok(Some((_, note))) = layout::last_head(store) else { return Ok(None) };
+    let note = Note::parse(&note).ok();
+    let head = note.and_then(|note| Checkpoint::parse(note.text()).ok());
+    let Some(head) = head else { return Ok(None) };
+    Keys::new(head.origin(), &seeds).map(Some).map_err(Failure::usage)
 }
 
 /// The head in the guard, when there is a guard that can be read.

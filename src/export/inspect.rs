@@ -67,8 +67,10 @@ pub fn inspect(folder: &Folder, options: &Options) -> (Report, State) {
 fn manifest(folder: &Folder, head: Option<Head>, report: &mut Report) -> bool {
     match folder.manifest() {
         Ok(Some(manifest)) => {
-            let root = head.map(|head| Base64::encode_string(&head.root));
-            if head.map(|head| head.size) != Some(manifest.size) || root != Some(manifest.root) {
+            let same = head.is_none_or(|head| {
+                head.size == manifest.size && Base64::encode_string(&head.root) == manifest.root
+            });
+            if !same {
                 let detail = "export.json has another size or root than the checkpoint".to_owned();
                 report.find("export-differs", None, detail);
             }

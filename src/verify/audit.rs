@@ -30,6 +30,8 @@ pub struct Audit {
     /// Root at the size of the head that was seen before.
     seen: Option<(Head, Option<Hash>)>,
     trust: Trust,
+    /// The head that came with the events, when its signature holds.
+    signed: Option<Head>,
     /// An event could not be read: what follows cannot be folded.
     blind: bool,
     fold_unknown: u64,
@@ -50,6 +52,7 @@ impl Audit {
             full: Vec::new(),
             seen: None,
             trust,
+            signed: None,
             blind: false,
             fold_unknown: 0,
         };
@@ -229,31 +232,22 @@ impl Audit {
                 return;
             }
         };
-        let inside;
         let keys = if self.trust.keys.is_empty() {
-            inside = log_keys(&self.state, origin);
+            let inside = log_keys(&self.state, origin);
             let ids: Vec<String> = inside.iter().map(ToString::to_string).collect();
             let id = ids.first().map_or("none", |text| text.split('+').nth(1).unwrap_or("none"));
             let detail = format!("consistent with key {id} found inside; no key was given");
             self.report.find("no-key", None, detail);
-            &inside
+            inside
         } else {
-            &self.trust.keys
+            self.trust.keys.clone()
         };
-        match open(origin, keys, &note) {
-            Ok(signed) => {
-                self.check_foreign(origin, &signed);
-                self.report.signed_by = signed;
-            }
-            Err(error @ CheckpointError::OtherOrigin { .. }) => {
-                self.report.find("head-other-log", None, error.to_string());
-            }
-            Err(CheckpointError::Note(
-                error @ (NoteError::Untrusted | NoteError::Signature { .. }),
-            )) => {
-                self.report.find("head-forged", None, error.to_string());
-            }
-            Err(error) => self.report.find("head-malformed", None, error.to_string()),
+        // Without a readable genesis the log has no name of its own; the key's, or the head's, is the one to go by.
+        let named = Checkpoint::parse(note.text()).map(|checkpoint| checkpoint.origin().to_owned());
+        let named = keys.first().map(|key| key.name().to_owned()).or(named.ok());
+        let origin = if origin.is_empty() { named.as_deref().unwrap_or("") } else { origin };
+        if !keys.is_empty() {
+            self.signatures(origin, &keys, &note);
         }
         let Ok(checkpoint) = Checkpoint::parse(note.text()) else { return };
         let signed = checkpoint.head();
@@ -272,12 +266,32 @@ impl Audit {
             );
         }
         let signed_here = signed == self.tree.head() && !self.report.signed_by.is_empty();
+        self.signed = Some(signed).filter(|_| !self.report.signed_by.is_empty());
         if !signed_here {
             self.report.nobody_signed_these_events();
         }
     }
 
-    /// A key that signs the head without standing in the log would be a second authority that no event explains.
+    fn signatures(&mut self, origin: &str, keys: &[VerifierKey], note: &Note) {
+        match open(origin, keys, note) {
+            Ok(signed) => {
+                self.check_foreign(origin, &signed);
+                self.report.signed_by = signed;
+            }
+            Err(error @ CheckpointError::OtherOrigin { .. }) => {
+                self.report.find("head-other-log", None, error.to_string());
+            }
+            Err(CheckpointError::Note(
+                error @ (NoteError::Untrusted | NoteError::Signature { .. }),
+            )) => {
+                self.report.find("head-forged", None, error.to_string());
+            }
+            Err(error) => self.report.find("head-malformed", None, error.to_string()),
+        }
+    }
+
+    /// A key that signs the head without standing in the log would be a second authority that no event explains. Damaged
+    /// bytes may have swallowed the event that names it, so that this is said of signed events only.
     fn check_foreign(&mut self, origin: &str, signed: &[String]) {
         let named = |key: &VerifierKey| format!("{}+{}", key.name(), crate::event::hex(&key.id()));
         let own: Vec<String> = log_keys(&self.state, origin).iter().map(named).collect();
@@ -298,6 +312,18 @@ impl Audit {
                 self.report.find("seen-longer", Some(self.tree.size()), detail);
             }
             Some(root) if root == head.root => self.report.extends = Some(head.size),
+            // Whoever signed the newer head did not sign these events. Only the heads can be compared, if at all.
+            _ if self.signed == Some(head) => self.report.extends = Some(head.size),
+            _ if self
+                .signed
+                .is_some_and(|signed| signed != self.tree.head() && signed.size != head.size) =>
+            {
+                let words = format!(
+                    "whether the log extends the head of {} events: it is damaged",
+                    head.size
+                );
+                self.report.unchecked.push(words);
+            }
             _ => {
                 let detail =
                     format!("the first {} events are not those of the head seen before", head.size);

@@ -115,7 +115,8 @@ impl Report {
     /// Whoever signed the head did not sign these bytes, so that what they break is damage, and no act of the signer.
     fn nobody_signed_these_events(&mut self) {
         for finding in &mut self.findings {
-            let by_the_signer = finding.code == "event-malformed";
+            let by_the_signer =
+                matches!(finding.code, "event-malformed" | "key-unproven" | "key-foreign");
             if by_the_signer || crate::state::Unlawful::CODES.contains(&finding.code) {
                 finding.verdict = Verdict::Damaged;
             }
@@ -125,8 +126,9 @@ impl Report {
     /// Adds a finding.
     pub fn find(&mut self, code: &'static str, leaf: Option<u64>, detail: String) {
         let verdict = verdict_of(code);
-        let worse = self.findings.iter().all(|f| f.verdict > verdict);
-        if self.findings.len() < FINDINGS_MAX || worse {
+        // The first of each code is always kept: a verdict never hangs on how many there are of another code.
+        let first = self.findings.iter().all(|f| f.code != code);
+        if self.findings.len() < FINDINGS_MAX || first {
             self.findings.push(Finding { code, verdict, leaf, detail });
         } else {
             self.more_findings += 1;

@@ -103,7 +103,8 @@ fn sessions_of_a_running_server() {
     home.ok(&call);
     assert!(home.fails(&call, 1).contains("denied:budget"));
     home.ok(&["session", "revoke", "side"]);
-    assert!(home.fails(&call, 1).contains("revoked"));
+    let err = home.fails(&call, 1);
+    assert!(err.contains("revoked"), "{err}");
     assert!(home.fails(&["session", "revoke", "side"], 1).contains("no session"));
     home.ok(&["auditor", "new"]);
     assert_eq!(mode(&home.data().join("auditor.token")), 0o600);
