@@ -71,6 +71,9 @@ const IMPURE: &[&str] = &[
     "tracing",
 ];
 
+/// Files outside the ledger that may commit to a store: they fill one that is new and that no ledger has opened.
+const FILLERS: &[&str] = &["src/export/fill.rs"];
+
 /// Lines of code in one file, without comments, blank lines and tests.
 const CODE_LINES_MAX: usize = 500;
 
@@ -234,7 +237,7 @@ fn the_pure_zone_is_pure() {
 fn only_the_ledger_commits() {
     for (path, text) in sources("src") {
         let module = module_of(&path);
-        if module == "ledger" || module == "store" {
+        if module == "ledger" || module == "store" || FILLERS.iter().any(|file| path.ends_with(file)) {
             continue;
         }
         let commits = code(&text).iter().any(|line| {
