@@ -237,7 +237,10 @@ fn the_pure_zone_is_pure() {
 fn only_the_ledger_commits() {
     for (path, text) in sources("src") {
         let module = module_of(&path);
-        if module == "ledger" || module == "store" || FILLERS.iter().any(|file| path.ends_with(file)) {
+        if module == "ledger"
+            || module == "store"
+            || FILLERS.iter().any(|file| path.ends_with(file))
+        {
             continue;
         }
         let commits = code(&text).iter().any(|line| {

@@ -8,7 +8,7 @@ use crate::merkle::hash::{Hash, sha256};
 use crate::merkle::map::Map;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Rows of one kind, by key.
 #[derive(Debug, Clone)]
@@ -18,13 +18,13 @@ pub struct Table<K: Ord, V> {
     rows: BTreeMap<K, V>,
     /// What stood where, since the last `settle`, oldest first.
     undo: Vec<(K, Option<V>)>,
-    /// Keys changed since the digest last saw them.
-    dirty: BTreeSet<K>,
+    /// Keys changed since the digest last looked, and whether it then saw a row there.
+    dirty: BTreeMap<K, bool>,
 }
 
 impl<K: Ord + Clone, V: Clone + PartialEq> Table<K, V> {
     pub(super) fn new(name: &'static str) -> Self {
-        Self { name, rows: BTreeMap::new(), undo: Vec::new(), dirty: BTreeSet::new() }
+        Self { name, rows: BTreeMap::new(), undo: Vec::new(), dirty: BTreeMap::new() }
     }
 
     /// The row at `key`.
@@ -52,15 +52,21 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Table<K, V> {
         self.rows.is_empty()
     }
 
-    /// Sets the row (`Some`) or removes it, and returns what stood there.
-    pub(super) fn set(&mut self, key: K, row: Option<V>) -> Option<V> {
+    /// Sets the row (`Some`) or removes it.
+    pub(super) fn set(&mut self, key: K, row: Option<V>) {
         let old = match row {
             Some(row) => self.rows.insert(key.clone(), row),
             None => self.rows.remove(&key),
         };
-        self.undo.push((key.clone(), old.clone()));
-        self.dirty.insert(key);
-        old
+        self.stain(&key, old.is_some());
+        self.undo.push((key, old));
+    }
+
+    /// Notes that the digest has to look at `key` again, where a row stood or not.
+    fn stain(&mut self, key: &K, stood: bool) {
+        if !self.dirty.contains_key(key) {
+            self.dirty.insert(key.clone(), stood);
+        }
     }
 
     pub(super) fn put(&mut self, key: K, row: V) {
@@ -68,7 +74,9 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Table<K, V> {
     }
 
     pub(super) fn remove(&mut self, key: K) -> Option<V> {
-        if self.rows.contains_key(&key) { self.set(key, None) } else { None }
+        let row = self.rows.get(&key).cloned()?;
+        self.set(key, None);
+        Some(row)
     }
 
     /// Changes the row at `key` if there is one.
@@ -88,7 +96,8 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Table<K, V> {
     pub(super) fn undo(&mut self, mark: usize) {
         while self.undo.len() > mark {
             if let Some((key, old)) = self.undo.pop() {
-                self.dirty.insert(key.clone());
+                let stood = self.rows.contains_key(&key);
+                self.stain(&key, stood);
                 match old {
                     Some(row) => self.rows.insert(key, row),
                     None => self.rows.remove(&key),
@@ -105,7 +114,7 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Table<K, V> {
 impl Table<crate::event::EpisodeName, super::ChainRow> {
     /// Brings the map of episodes up to date.
     pub(super) fn map_values(&mut self, map: &mut Map) {
-        for name in std::mem::take(&mut self.dirty) {
+        for (name, _) in std::mem::take(&mut self.dirty) {
             let key = sha256(name.as_str().as_bytes());
             match self.rows.get(&name) {
                 Some(row) => map.insert(key, row.value()),
@@ -122,9 +131,14 @@ where
 {
     /// Brings the digest's map up to date.
     pub(super) fn digest(&mut self, map: &mut Map) -> Result<(), BodyError> {
-        for key in std::mem::take(&mut self.dirty) {
+        for (key, stood) in std::mem::take(&mut self.dirty) {
+            let row = self.rows.get(&key);
+            if row.is_none() && !stood {
+                // It came and went between two looks, as the rows of most calls do.
+                continue;
+            }
             let name: Hash = sha256(&to_cbor(&(self.name, &key))?);
-            match self.rows.get(&key) {
+            match row {
                 Some(row) => map.insert(name, sha256(&to_cbor(row)?)),
                 None => map.remove(&name),
             };
@@ -141,7 +155,7 @@ where
     pub(super) fn load(&mut self, bytes: &[u8]) -> Result<(), BodyError> {
         let rows: Vec<(K, V)> = from_cbor(bytes)?;
         self.rows = rows.into_iter().collect();
-        self.dirty = self.rows.keys().cloned().collect();
+        self.dirty = self.rows.keys().map(|key| (key.clone(), false)).collect();
         self.undo.clear();
         Ok(())
     }
