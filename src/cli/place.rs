@@ -23,7 +23,7 @@ const CACHE_BYTES: u64 = 64 * 1024 * 1024;
 /// The data directory, as every verb takes it.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct DataArgs {
-    /// Data directory [default: $XDG_DATA_HOME/worldlog, or ~/.local/share/worldlog].
+    /// Data directory [default: `$XDG_DATA_HOME/worldlog`, or ~/.local/share/worldlog].
     #[arg(long, value_name = "D")]
     data: Option<PathBuf>,
 }

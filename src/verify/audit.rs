@@ -228,7 +228,7 @@ impl Audit {
         };
         let keys = if self.trust.keys.is_empty() {
             let inside = log_keys(&self.state, origin);
-            let ids: Vec<String> = inside.iter().map(|key| key.to_string()).collect();
+            let ids: Vec<String> = inside.iter().map(ToString::to_string).collect();
             let id = ids.first().map_or("none", |text| text.split('+').nth(1).unwrap_or("none"));
             let detail = format!("consistent with key {id} found inside; no key was given");
             self.report.find("no-key", None, detail);

@@ -342,6 +342,12 @@ fn an_earlier_head_finds_what_its_own_key_rewrote() {
     assert!(out.contains("extends the head of"), "{out}");
     assert!(verify(&early, &new, 4).contains("finding seen-longer"));
     assert!(verify(&rewritten, &old, 3).contains("finding seen-inconsistent"));
+    // Damage stays damage, whatever was seen before.
+    let broken = home.path("broken");
+    copy(&late, &broken);
+    with_entries(&partial(&broken, "tile/entries/000"), |all| all[3][40] ^= 1);
+    let out = verify(&broken, &old, 5);
+    assert!(out.contains("not checked: whether the log extends"), "{out}");
     // Without the earlier head nobody can tell.
     self::verify(&home, &rewritten, &key, 0);
     let stranger = Log::new("worldlog.test/stranger", 2, 1);
@@ -526,4 +532,24 @@ fn keys_that_others_may_read_are_refused() {
     let err = home.fails(&["init"], 2);
     assert!(err.contains("lacks the log's private keys"), "{err}");
     assert!(!seed.exists(), "no new key for an old log");
+}
+
+#[test]
+fn the_table_of_findings_in_the_spec_is_the_one_in_the_code() {
+    let spec = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("spec/cli.md"));
+    let section = spec.split("## 3. Findings").nth(1).and_then(|rest| rest.split("## 4.").next());
+    let mut written = Vec::new();
+    for line in section.expect("a section").lines().filter(|line| line.contains(" | `")) {
+        let (verdict, codes) = line.trim_matches('|').split_once('|').expect("two cells");
+        let exit = verdict.trim().rsplit(' ').next().expect("a code").to_owned();
+        let codes = codes.split('`').skip(1).step_by(2);
+        written.extend(codes.map(|code| (code.to_owned(), exit.clone())));
+    }
+    let known = worldlog::verify::CODES.iter();
+    let mut known: Vec<_> = known
+        .map(|(code, verdict)| ((*code).to_owned(), verdict.exit_code().to_string()))
+        .collect();
+    written.sort();
+    known.sort();
+    assert_eq!(written, known);
 }
