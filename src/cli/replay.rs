@@ -122,7 +122,7 @@ fn counts(state: &State, digest: &str) -> Value {
     object([
         ("at", position.seq.into()),
         ("digest", digest.into()),
-        ("entries", state.once().entries.into()),
+        ("entries", state.entries().into()),
         ("episodes", length(state.episodes_by_name.len())),
         ("leaf", hex(&position.leaf).into()),
         ("open", length(state.calls.len())),
@@ -139,7 +139,7 @@ fn words(state: &State, digest: &str, out: &mut Out) {
     out.line(format!("digest {digest}"));
     out.line(format!(
         "{} entries, {} episodes, {} sessions, {} transitions, {} open calls, {} unresolved",
-        state.once().entries,
+        state.entries(),
         state.episodes_by_name.len(),
         state.sessions.len(),
         state.transitions.len(),

@@ -102,7 +102,7 @@ pub fn inspect<S: Store + ?Sized>(store: &S, options: &Options) -> Inspection {
         snapshot.filter(|snapshot| options.until.is_none_or(|until| snapshot.seq <= until));
     let mut walk = Walk::new(store, options);
     if let Some(snapshot) = snapshot {
-        walk.skip_to(snapshot);
+        walk.skip_to(&snapshot);
     }
     walk.events();
     walk.finish()
@@ -135,7 +135,7 @@ impl<'a, S: Store + ?Sized> Walk<'a, S> {
     }
 
     /// Hashes the events that a snapshot stands for. When its leaf hash is not the log's, starts again without it.
-    fn skip_to(&mut self, snapshot: Snapshot) {
+    fn skip_to(&mut self, snapshot: &Snapshot) {
         let mut last = None;
         for item in layout::events(self.store, 0).take(usize::try_from(snapshot.seq).unwrap_or(0)) {
             let Ok((seq, bytes)) = item else { break };

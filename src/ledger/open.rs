@@ -154,7 +154,7 @@ fn check_guard(config: &Config, count: u64) -> Result<Option<Vec<u8>>, OpenError
 }
 
 fn check_keys(config: &Config, inspection: &Inspection) -> Result<(), OpenError> {
-    let origin = inspection.state.once().origin;
+    let origin = inspection.state.origin().to_owned();
     if origin != config.keys.origin() {
         let reason = format!("the log is {origin}, the keys are named {}", config.keys.origin());
         return Err(OpenError::OtherKeys { reason });

@@ -270,7 +270,7 @@ fn place(state: &mut State, draft: &Draft, first: u64, at: u64) -> Result<Event,
     let mut body = draft.body.clone();
     body.resolve(first);
     match &mut body {
-        Body::Commit(commit) => commit.entry = state.once().entries,
+        Body::Commit(commit) => commit.entry = state.entries(),
         Body::Seal(seal) => {
             let malformed = |error: crate::event::BodyError| Refused::Malformed(error.reason);
             *seal = Seal {
@@ -304,7 +304,7 @@ fn build_and_commit(
         .flat_map(|one| &one.events)
         .map(|(bytes, _, entry)| NewEvent { bytes, entry: *entry })
         .collect();
-    let entries = read(&shared.state).once().entries;
+    let entries = read(&shared.state).entries();
     let new_entries = events.iter().filter(|event| event.entry).count() as u64;
     layout::put_events(&mut batch, tree.size(), entries - new_entries, &events)?;
     for (_, leaf, _) in staged.iter().flat_map(|one| &one.events) {

@@ -120,6 +120,7 @@ pub(super) fn reason(errno: Errno) -> String {
         Errno::IO => "input/output error",
         Errno::MFILE | Errno::NFILE => "too many open files",
         Errno::EXIST => "file exists",
+        Errno::AGAIN => "it keeps changing",
         Errno::FBIG => "file too large",
         Errno::NOMEM => "cannot allocate memory",
         _ => return format!("error {}", errno.raw_os_error()),

@@ -21,15 +21,15 @@ use std::io::Write;
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, fchmod, fstat, fsync, linkat, mkdirat,
-    openat, renameat, renameat_with, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat, fchmod, fstat, fsync, linkat, mkdirat,
+    openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
 use super::fault::{Fault, reason};
 use super::place::{Place, kind, stat_name};
 use super::{FOLDER, Target, Worktree, file, policy};
-use crate::limits::FILE_BYTES_MAX;
+use crate::limits::{FILE_BYTES_MAX, PATH_TRIES_MAX};
 use crate::merkle::hash::Hash;
 
 /// Asked once, right before the point of no return. `false`: a deadline has closed the call, and nothing may happen.
@@ -148,13 +148,14 @@ impl Worktree {
         seal: Sealing<'_>,
     ) -> Result<Replaced, Fault> {
         let temporary = policy::temporary(change.unique);
-        let inode = write_temporary(dir, &temporary, change)?;
+        // Open until the end, so that no other file gets its inode.
+        let ours = write_temporary(dir, &temporary, change)?;
         if !seal() {
             let _ = unlinkat(dir, &temporary, AtFlags::empty());
             return Ok(Replaced::Stopped);
         }
         let put = match &change.before {
-            Some((before, _)) => self.exchange(dir, &temporary, name, before, inode),
+            Some((before, _)) => self.exchange(dir, &temporary, name, before, &ours),
             None => self.create(dir, &temporary, name),
         };
         let put = match put {
@@ -189,16 +190,24 @@ impl Worktree {
         temporary: &str,
         name: &str,
         before: &Hash,
-        inode: u64,
+        ours: &File,
     ) -> Result<Put, Errno> {
         let swap = || renameat_with(dir, temporary, dir, name, RenameFlags::EXCHANGE);
         if self.means.renameat2 {
             match swap() {
                 Ok(()) => {
-                    return Ok(match hash_of(dir, temporary) {
-                        Some(displaced) if displaced == *before => Put::Displaced,
-                        displaced => swap_back(dir, temporary, inode, displaced, swap),
-                    });
+                    if hash_of(dir, temporary) == Some(*before) {
+                        return Ok(Put::Displaced);
+                    }
+                    return Ok(Put::Not(match swap_back(dir, temporary, ours, swap) {
+                        Ok(()) => Replaced::Stale { now: hash_of(dir, name) },
+                        Err(errno) => Replaced::Unsure {
+                            reason: format!(
+                                "a file that changed meanwhile was displaced: {}",
+                                reason(errno)
+                            ),
+                        },
+                    }));
                 }
                 Err(Errno::NOENT) => return Ok(Put::Not(Replaced::Stale { now: None })),
                 // The file system or the kernel cannot: fall through to a plain rename.
@@ -273,33 +282,31 @@ impl Worktree {
     }
 }
 
-/// Puts a stranger's file back under its name.
+/// Puts a stranger's file back under its name. Each exchange must bring back what was put there last; if it brings
+/// something else, that was written in between, is the newest, and goes back in turn.
 fn swap_back(
     dir: &OwnedFd,
     temporary: &str,
-    inode: u64,
-    displaced: Option<Hash>,
+    ours: &File,
     swap: impl Fn() -> Result<(), Errno>,
-) -> Put {
-    let unsure = |errno| {
-        let reason = reason(errno);
-        Put::Not(Replaced::Unsure {
-            reason: format!("a file that changed meanwhile was displaced: {reason}"),
-        })
-    };
-    if let Err(errno) = swap() {
-        return unsure(errno);
+) -> Result<(), Errno> {
+    let identity = |stat: Stat| (stat.st_ino, stat.st_mtime, stat.st_mtime_nsec);
+    let held = || statat(dir, temporary, AtFlags::SYMLINK_NOFOLLOW).map(identity);
+    let mut put_last = identity(fstat(ours)?);
+    for _ in 0..PATH_TRIES_MAX {
+        let returned = held()?;
+        match swap() {
+            Ok(()) => {}
+            // Removed by somebody who took our file for theirs: so nothing is to stand there.
+            Err(Errno::NOENT) => return fsync(dir),
+            Err(errno) => return Err(errno),
+        }
+        if held()? == put_last {
+            return fsync(dir);
+        }
+        put_last = returned;
     }
-    // If what came back is not our file, somebody replaced ours between the two exchanges: theirs is the newest.
-    let ours =
-        stat_name(dir, temporary, "").ok().flatten().is_some_and(|stat| stat.st_ino == inode);
-    if !ours && let Err(errno) = swap() {
-        return unsure(errno);
-    }
-    match fsync(dir) {
-        Ok(()) => Put::Not(Replaced::Stale { now: displaced }),
-        Err(errno) => unsure(errno),
-    }
+    Err(Errno::AGAIN)
 }
 
 /// A handle of the folder that can be read and synced; the one of a place can only be searched.
@@ -312,7 +319,7 @@ fn hash_of(dir: impl AsFd, name: &str) -> Option<Hash> {
 }
 
 /// Writes the temporary file and syncs it. After an error it is gone.
-fn write_temporary(dir: &OwnedFd, name: &str, change: &Change<'_>) -> Result<u64, Fault> {
+fn write_temporary(dir: &OwnedFd, name: &str, change: &Change<'_>) -> Result<File, Fault> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     // Nobody else reads it before it has the mode it is to have.
     let fd = openat(dir, name, flags, Mode::from_raw_mode(0o600))
@@ -323,14 +330,67 @@ fn write_temporary(dir: &OwnedFd, name: &str, change: &Change<'_>) -> Result<u64
             .write_all(change.bytes)
             .map_err(|error| ("write", Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
         fchmod(&file, Mode::from_raw_mode(change.mode)).map_err(|errno| ("fchmod", errno))?;
-        fsync(&file).map_err(|errno| ("fsync", errno))?;
-        fstat(&file).map_err(|errno| ("fstat", errno))
+        fsync(&file).map_err(|errno| ("fsync", errno))
     })();
     match written {
-        Ok(stat) => Ok(stat.st_ino),
+        Ok(()) => Ok(file),
         Err((call, errno)) => {
             let _ = unlinkat(dir, name, AtFlags::empty());
             Err(Fault::os(call, change.path, errno))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Here, because no test from outside can write between two exchanges.
+
+    use super::*;
+    use std::cell::Cell;
+    use std::fs;
+
+    /// Our file is in place and `one` was displaced. Before each of the first `writes` exchanges somebody renames a file
+    /// over the name. What stands there in the end, and what is said?
+    fn put_back(writes: usize) -> (Vec<u8>, Result<(), Errno>) {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| {
+            let mut file = File::create_new(folder.path().join(name)).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            file
+        };
+        let (ours, _) = (put("f", "ours"), put("temporary", "one"));
+        let dir = OwnedFd::from(File::open(folder.path()).unwrap());
+        let exchanges = Cell::new(0);
+        let swap = || {
+            let n = exchanges.replace(exchanges.get() + 1);
+            if n < writes {
+                drop(put("new", &format!("theirs {n}")));
+                renameat(&dir, "new", &dir, "f").unwrap();
+            }
+            renameat_with(&dir, "temporary", &dir, "f", RenameFlags::EXCHANGE)
+        };
+        let said = swap_back(&dir, "temporary", &ours, swap);
+        (fs::read(folder.path().join("f")).unwrap(), said)
+    }
+
+    #[test]
+    fn the_newest_of_a_strangers_files_stays() {
+        assert_eq!(put_back(0), (b"one".to_vec(), Ok(())));
+        for writes in 1..PATH_TRIES_MAX {
+            assert_eq!(put_back(writes), (format!("theirs {}", writes - 1).into_bytes(), Ok(())));
+        }
+        assert_eq!(put_back(PATH_TRIES_MAX).1, Err(Errno::AGAIN));
+    }
+
+    #[test]
+    fn what_a_stranger_removed_stays_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let ours = File::create_new(folder.path().join("gone")).unwrap();
+        fs::remove_file(folder.path().join("gone")).unwrap();
+        File::create_new(folder.path().join("temporary")).unwrap();
+        let dir = OwnedFd::from(File::open(folder.path()).unwrap());
+        let swap = || renameat_with(&dir, "temporary", &dir, "f", RenameFlags::EXCHANGE);
+        assert_eq!(swap_back(&dir, "temporary", &ours, swap), Ok(()));
+        assert!(!folder.path().join("f").exists());
     }
 }

@@ -53,7 +53,7 @@ impl GrantSpec {
         if !word(effect) || !word(scope) {
             return Err(format!("grant {text:?}: effect and scope are 1 to 64 visible characters"));
         }
-        let number = |digits: &str| digits.parse().ok().filter(|n| *n <= u64::from(u32::MAX));
+        let number = |digits: &str| digits.parse::<u32>().ok().map(u64::from);
         let budget = number(budget)
             .ok_or_else(|| format!("grant {text:?}: the budget {budget:?} is not a number"))?;
         let mut spec = Self {

@@ -1,13 +1,14 @@
 //! The door: everything that a front may ask for, as plain types.
 //!
 //! A front authenticates a bearer token into a [`Caller`] and hands it to what it calls; without one there is no call. The
-//! four steps of a call are in `invoke`, what settles an interrupted one in `recovery`, what auditors read in `view`, and
+//! four steps of a call are in `invoke` and `run`, what settles an interrupted one in `recovery`, what auditors read in `view`, and
 //! what only the operator may do in `admin`. Nothing here knows HTTP or JSON-RPC.
 
 mod admin;
 mod answer;
 mod invoke;
 mod recovery;
+mod run;
 mod view;
 
 pub use admin::{AdminError, GrantSpec, NewSession, SessionView};

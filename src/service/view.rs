@@ -130,7 +130,7 @@ impl Service {
     pub fn health(&self) -> Health {
         let ledger = &self.inner.ledger;
         let (entries, unresolved) =
-            ledger.with_state(|state| (state.once().entries, state.doubts.len() as u64));
+            ledger.with_state(|state| (state.entries(), state.doubts.len() as u64));
         Health {
             origin: ledger.origin().to_owned(),
             size: ledger.published().head.size,
@@ -196,7 +196,7 @@ impl Service {
             _ => None,
         };
         let seen = caller.is_some_and(|caller| may_see(caller, Some(&ep.name)));
-        let plain = |seq: Option<u64>, index: usize| -> Result<Option<String>, StoreError> {
+        let in_plain = |seq: Option<u64>, index: usize| -> Result<Option<String>, StoreError> {
             let (true, Some(seq)) = (seen, seq) else { return Ok(None) };
             let opening = self.inner.ledger.opening(&ep.name, seq)?;
             let hash = opening.and_then(|opening| opening.refs.get(index).copied());
@@ -204,10 +204,10 @@ impl Service {
         };
         // An opening lists the body's references in the order of its fields: plan before input.
         let refs = [
-            plain(Some(commit.plan), 1)?,
-            plain(Some(commit.plan), 0)?,
-            plain(commit.outcome, 0)?,
-            plain(Some(event.seq), 0)?,
+            in_plain(Some(commit.plan), 1)?,
+            in_plain(Some(commit.plan), 0)?,
+            in_plain(commit.outcome, 0)?,
+            in_plain(Some(event.seq), 0)?,
         ];
         let record = outcome.as_ref().map(|outcome| outcome.record);
         Ok(Some(LogEntry {
@@ -230,14 +230,28 @@ impl Service {
     /// # Errors
     /// [`StoreError`].
     pub fn receipt(&self, caller: Option<&Caller>, inv: &B16) -> Result<Receipt, StoreError> {
-        let Some(found) = self.inner.ledger.find(inv)? else {
-            let open = self
-                .inner
-                .ledger
-                .with_state(|state| state.calls.iter().any(|(_, call)| call.inv == *inv));
-            return Ok(if open { Receipt::Open } else { Receipt::NotStarted });
+        let ledger = &self.inner.ledger;
+        if let Some(found) = ledger.find(inv)? {
+            return self.receipt_of(caller, found);
+        }
+        let (open, entries) = ledger.with_state(|state| {
+            (state.calls.iter().any(|(_, call)| call.inv == *inv), state.entries())
+        });
+        // The state runs ahead of what is durable, and after a commit of unknown fate it stays there: whoever is told that a
+        // call never started sends it again.
+        let last = entries.checked_sub(1);
+        let ahead = match last {
+            Some(last) => ledger.entries(last, 1)?.is_empty(),
+            None => false,
         };
-        self.receipt_of(caller, found)
+        if open || ahead || ledger.halted() {
+            return Ok(Receipt::Open);
+        }
+        // It may have become durable since the first look.
+        match ledger.find(inv)? {
+            Some(found) => self.receipt_of(caller, found),
+            None => Ok(Receipt::NotStarted),
+        }
     }
 
     fn receipt_of(&self, caller: Option<&Caller>, found: Found) -> Result<Receipt, StoreError> {

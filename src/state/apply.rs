@@ -20,7 +20,7 @@ impl State {
         }
         match &event.body {
             Body::Genesis(genesis) => {
-                let mut row = self.once();
+                let mut row = self.log.get(&()).cloned().unwrap_or_default();
                 row.origin.clone_from(&genesis.origin);
                 self.log.put((), row);
                 genesis.keys.iter().for_each(|key| self.apply_key(key));
@@ -236,10 +236,10 @@ impl State {
             }
         };
         if let Some(claim) = call.claim {
-            self.claims.update(&(session, claim), &change);
+            self.claims.update(&(session, claim), change);
         }
         if let (Some(token), Some(_)) = (call.token, &call.intent) {
-            self.tokens.update(&(session, token), &change);
+            self.tokens.update(&(session, token), change);
         }
     }
 

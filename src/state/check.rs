@@ -317,7 +317,7 @@ impl State {
         // An outcome without an intent is a denial.
         let denied = call.intent.is_none() && call.outcome.is_some();
         demand(commit.refused || !denied, Unlawful::RefusalUnmarked)?;
-        demand(commit.entry == self.once().entries, Unlawful::EntryGap)
+        demand(commit.entry == self.entries(), Unlawful::EntryGap)
     }
 
     fn check_closure(&self, event: &Event, closure: &Closure) -> Check {

@@ -216,9 +216,14 @@ impl State {
         Ok(&mut self.episodes)
     }
 
-    /// The one row of what there is once.
-    pub fn once(&self) -> LogRow {
-        self.log.get(&()).cloned().unwrap_or_default()
+    /// Commits so far.
+    pub fn entries(&self) -> u64 {
+        self.log.get(&()).map_or(0, |row| row.entries)
+    }
+
+    /// Name of the log; empty before genesis.
+    pub fn origin(&self) -> &str {
+        self.log.get(&()).map_or("", |row| &row.origin)
     }
 
     /// What `episode` has charged and reserved for one effect in one scope.
@@ -235,7 +240,8 @@ impl State {
 
     /// Whether new intents are stopped in `episode`, here or everywhere.
     pub fn frozen(&self, episode: &EpisodeName) -> bool {
-        self.once().frozen || self.episodes_by_name.get(episode).is_some_and(|row| row.frozen)
+        self.log.get(&()).is_some_and(|row| row.frozen)
+            || self.episodes_by_name.get(episode).is_some_and(|row| row.frozen)
     }
 }
 

@@ -114,7 +114,7 @@ impl Audit {
     /// Goes on with a state whose leaf hash the caller compared with the events skipped.
     pub fn adopt(&mut self, state: State) {
         self.state = state;
-        self.report.entries = self.state.once().entries;
+        self.report.entries = self.state.entries();
     }
 
     fn append(&mut self, leaf: Hash) {
@@ -148,6 +148,10 @@ impl Audit {
         self.append(leaf);
         match Event::decode(bytes) {
             Ok(event) => self.fold(&event, &leaf),
+            Err(error @ EventError::Version { .. }) => {
+                self.blind = true;
+                self.report.find("kind-unknown", Some(seq), error.to_string());
+            }
             Err(EventError::Kind { kind }) => {
                 self.blind = true;
                 let detail = format!("kind {kind} at leaf {seq} needs a newer worldlog");
@@ -165,7 +169,7 @@ impl Audit {
             self.keys(&genesis.origin, &genesis.keys, event.seq);
         }
         if let Body::Key(key) = &event.body {
-            let origin = self.state.once().origin;
+            let origin = self.state.origin().to_owned();
             self.keys(&origin, std::slice::from_ref(key), event.seq);
         }
         if self.blind {
@@ -181,7 +185,9 @@ impl Audit {
             }
         }
         self.state.apply(event, leaf);
-        self.report.entries = self.state.once().entries;
+        // An audit never goes back, and remembering how would grow with the log.
+        self.state.settle();
+        self.report.entries = self.state.entries();
     }
 
     /// Each key signs that it is possessed.
@@ -196,7 +202,7 @@ impl Audit {
     /// Compares the events with the head that came with them, and the head with the keys and the earlier head.
     pub fn finish(&mut self, head: Option<&[u8]>) {
         self.report.root = self.tree.root();
-        let origin = self.state.once().origin;
+        let origin = self.state.origin().to_owned();
         if self.report.origin.is_empty() {
             self.report.origin.clone_from(&origin);
         } else if !origin.is_empty() && self.report.origin != origin {
@@ -268,7 +274,10 @@ impl Audit {
 
     fn signatures(&mut self, origin: &str, keys: &[VerifierKey], note: &Note) {
         match open(origin, keys, note) {
-            Ok(signed) => self.report.signed_by = signed,
+            Ok(signed) => {
+                self.check_foreign(origin, &signed);
+                self.report.signed_by = signed;
+            }
             Err(error @ CheckpointError::OtherOrigin { .. }) => {
                 self.report.find("head-other-log", None, error.to_string());
             }
@@ -278,6 +287,15 @@ impl Audit {
                 self.report.find("head-forged", None, error.to_string());
             }
             Err(error) => self.report.find("head-malformed", None, error.to_string()),
+        }
+    }
+
+    /// A key that signs the head without standing in the log would be a second authority that no event explains.
+    fn check_foreign(&mut self, origin: &str, signed: &[String]) {
+        let named = |key: &VerifierKey| format!("{}+{}", key.name(), crate::event::hex(&key.id()));
+        let own: Vec<String> = log_keys(&self.state, origin).iter().map(named).collect();
+        for name in signed.iter().filter(|name| !self.blind && !own.contains(name)) {
+            self.report.find("key-foreign", None, format!("no event publishes the key {name}"));
         }
     }
 

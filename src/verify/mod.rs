@@ -115,7 +115,8 @@ impl Report {
     /// Whoever signed the head did not sign these bytes, so that what they break is damage, and no act of the signer.
     fn nobody_signed_these_events(&mut self) {
         for finding in &mut self.findings {
-            if crate::state::Unlawful::CODES.contains(&finding.code) {
+            let by_the_signer = finding.code == "event-malformed";
+            if by_the_signer || crate::state::Unlawful::CODES.contains(&finding.code) {
                 finding.verdict = Verdict::Damaged;
             }
         }
@@ -143,13 +144,14 @@ pub const CODES: &[(&str, Verdict)] = &[
     ("seen-other-log", Verdict::Rewritten),
     ("root-differs", Verdict::Damaged),
     ("key-unproven", Verdict::Rewritten),
+    ("key-foreign", Verdict::Rewritten),
     ("seen-longer", Verdict::Truncated),
     ("leaf-missing", Verdict::Truncated),
     ("leaf-surplus", Verdict::Damaged),
     ("bundle-missing", Verdict::Truncated),
     ("bundle-cut", Verdict::Truncated),
     ("leaf-changed", Verdict::Damaged),
-    ("event-malformed", Verdict::Damaged),
+    ("event-malformed", Verdict::Rewritten),
     ("tile-changed", Verdict::Damaged),
     ("tile-missing", Verdict::Damaged),
     ("head-malformed", Verdict::Damaged),

@@ -2,7 +2,7 @@
 //! `fixtures/tools/effect`, each run by every means. Below: plans (`plans`), paths that no fixture can hold (`paths`),
 //! swaps under the sandbox's feet (`races`), crashes and evidence (`crashes`), permits and refusals (`effects`).
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests may fail too")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail too")]
 
 mod crashes;
 mod effects;
@@ -124,22 +124,22 @@ fn json(text: &str) -> Value {
     canon::parse(text.as_bytes()).unwrap()
 }
 
-fn effect(name: &str, payload: Value) -> Effect {
-    Effect::parse(name, &payload).unwrap()
+fn effect(name: &str, payload: &Value) -> Effect {
+    Effect::parse(name, payload).unwrap()
 }
 
 fn read(path: &str) -> Effect {
-    effect("Workspace.Read", object([("op", "read".into()), ("path", path.into())]))
+    effect("Workspace.Read", &object([("op", "read".into()), ("path", path.into())]))
 }
 
 fn write(path: &str, content: &str) -> Effect {
     let members = [("op", "write".into()), ("path", path.into()), ("content", content.into())];
-    effect("Workspace.Write", object(members))
+    effect("Workspace.Write", &object(members))
 }
 
 fn edit(path: &str, old: &str, new: &str) -> Effect {
     let (old, new) = (("old_text", old.into()), ("new_text", new.into()));
-    effect("Workspace.Write", object([("op", "edit".into()), ("path", path.into()), old, new]))
+    effect("Workspace.Write", &object([("op", "edit".into()), ("path", path.into()), old, new]))
 }
 
 fn perform_sealed(tree: &Worktree, prepared: Prepared, seal: &dyn Fn() -> bool) -> Done {

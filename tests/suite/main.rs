@@ -13,5 +13,8 @@ mod hands; // spec/tools.md: paths that try to leave, effects end to end, crashe
 mod ledger; // the writer: group commit, crash sweep, start-up checks, the clock and the disk
 mod limits; // spec/limits.md against src/limits.rs, as text
 mod log; // tree, tiles, proofs, map, notes: spec/log.md
+mod readme; // the tour of the README, executed
 mod state; // spec/state.md: lawfulness by table, the fold, undo, digest and snapshot
 mod store; // both stores against one contract, the layout on top of them, faults and damage: spec/store.md
+mod support; // a server in this process, a client that sends bytes as they are, readable exchanges
+mod surface; // spec/mcp.md, spec/provenance.md: the fronts over TCP, by fixtures/surface

@@ -154,7 +154,7 @@ fn a_charge_replaces_the_one_before() {
 fn candidate(world: &mut World, choice: u8, number: u8) -> Event {
     let open = world.state.calls.iter().next().map(|(seq, call)| (*seq, call.clone()));
     let doubt = world.state.doubts.iter().next().map(|(seq, row)| (*seq, row.call.inv));
-    let entry = world.state.once().entries;
+    let entry = world.state.entries();
     let used = |w: &World, effect: &str| {
         w.state
             .spending

@@ -164,6 +164,11 @@ fn fate(error: &CallError) -> Fate<'_> {
         CallError::Closed(reason) => {
             nothing_ran("admission", format!("nothing ran and nothing was spent: {reason}"))
         }
+        // Without a durable intent no effect runs, but a refusal by the plan may turn out to be committed.
+        CallError::NotCommitted(refused @ Refused::Unknown(_)) => Fate {
+            safe_to_repeat: false,
+            ..nothing_ran("intent", format!("no effect ran; {}", next_step(refused)))
+        },
         CallError::NotCommitted(refused) => {
             nothing_ran("intent", format!("nothing ran and nothing was spent; {}", next_step(refused)))
         }
@@ -208,5 +213,51 @@ fn next_step(refused: &Refused) -> &'static str {
             "the server has to start again first: look into the log before you send it again"
         }
         Refused::Malformed(_) => "the same call will fail again: tell your operator",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Message, phase, whether it is safe to repeat.
+    fn told(error: &CallError) -> (String, String, bool) {
+        let failure = failure(error);
+        assert_eq!(failure.code, INTERNAL_ERROR);
+        let data = failure.data.unwrap();
+        let phase = data.get("phase").and_then(Value::as_str).unwrap().to_owned();
+        let safe = data.get("safe_to_repeat").and_then(Value::as_bool).unwrap();
+        assert!(data.get("advice").and_then(Value::as_str).is_some_and(|text| !text.is_empty()));
+        (failure.message, phase, safe)
+    }
+
+    #[test]
+    fn only_what_never_began_is_safe_to_repeat() {
+        let invocation = "0f".repeat(16);
+        let failed =
+            |phase: &str, safe| ("host callback failed".to_owned(), phase.to_owned(), safe);
+        let late = CallError::TimedOut { invocation: invocation.clone() };
+        assert_eq!(told(&late), ("host callback timed out".to_owned(), "effect".to_owned(), false));
+        let lost = CallError::Unconfirmed { invocation, record: "none".to_owned() };
+        assert_eq!(told(&lost), failed("commit", false));
+        assert_eq!(told(&CallError::Closed("stopped")), failed("admission", true));
+        assert_eq!(told(&CallError::Transition("L3".to_owned())), failed("plan", true));
+        assert_eq!(told(&CallError::NotCommitted(Refused::Busy)), failed("intent", true));
+        let unknown = Refused::Unknown("halted".to_owned());
+        assert_eq!(told(&CallError::NotCommitted(unknown)), failed("intent", false));
+    }
+
+    #[test]
+    fn no_cause_that_may_name_a_path_of_the_host_leaves() {
+        let cause = "/srv/secret/place".to_owned();
+        let errors = [
+            CallError::Transition(cause.clone()),
+            CallError::NotCommitted(Refused::NotCommitted(cause.clone())),
+            CallError::NotCommitted(Refused::Unknown(cause.clone())),
+            CallError::NotCommitted(Refused::Malformed(cause)),
+        ];
+        for error in &errors {
+            assert!(!failure(error).render(Some("1")).contains("/srv"), "{error}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A crash between any two steps of a write, and what evidence says of the disk that it leaves.
 
 use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::sleep;
 use std::time::Duration;
@@ -34,11 +35,10 @@ fn exchange(world: &World) {
 fn the_evidence_says_what_stands_there_and_what_is_to() {
     let world = World::new();
     world.put("d/f", b"one", 0o751);
-    std::os::unix::fs::symlink("d", world.at("l")).unwrap();
+    symlink("d", world.at("l")).unwrap();
     let tree = world.open();
     let prepared = handlers::prepare(&tree, &edit("l/f", "one", "two"));
     let meta = fs::metadata(world.at("d/f")).unwrap();
-    use std::os::unix::fs::MetadataExt;
     let ctime = i128::from(meta.ctime()) * 1_000_000_000 + i128::from(meta.ctime_nsec());
     let (one, two) = (sha256(b"one"), sha256(b"two"));
     let before = object([
@@ -173,7 +173,7 @@ fn what_ran_to_its_end_is_after_until_somebody_writes() {
         assert_eq!(settle(&tree, &evidence), Evidence::After);
         fs::rename(world.at("f"), world.at("g")).unwrap();
         assert_eq!(settle(&tree, &evidence), Evidence::Other, "gone");
-        std::os::unix::fs::symlink("g", world.at("f")).unwrap();
+        symlink("g", world.at("f")).unwrap();
         assert_eq!(settle(&tree, &evidence), Evidence::Other, "a link to such a file");
     }
 }
@@ -235,8 +235,7 @@ fn the_sweep_takes_only_what_unfinished_writes_left() {
         world.put(name, b"x", 0o600);
     }
     world.put(".worldlog-00000000000000aa.tmp/x", b"a folder", 0o600);
-    std::os::unix::fs::symlink("../outside/secret", world.at(".worldlog-00000000000000ab.tmp"))
-        .unwrap();
+    symlink("../outside/secret", world.at(".worldlog-00000000000000ab.tmp")).unwrap();
     let kept = world.picture();
     world.put(TEMPORARY, b"x", 0o600);
     world.put(".worldlog-0000000000000000.tmp", b"x", 0o600);

@@ -1,5 +1,7 @@
 //! Permits, payloads, limits, and what an effect makes known.
 
+use std::os::unix::fs::symlink;
+
 use worldlog::canon::{self, Value, object};
 use worldlog::event::hex;
 use worldlog::handlers::{self, Effect, Permit, Status, policy, policy_digest};
@@ -22,83 +24,40 @@ fn a_permit_needs_the_receipt_of_its_intent() {
 
 #[test]
 fn an_effect_takes_its_own_ops_only() {
-    let allowed = "not in this effect's op allowlist";
+    let (r, w) = ("Workspace.Read", "Workspace.Write");
     let cases = [
-        (
-            "Workspace.Read",
-            r#"{"op":"write","path":"x","content":"y"}"#,
-            format!("broker: Workspace.Read refuses op \"write\": {allowed}"),
-        ),
-        (
-            "Workspace.Read",
-            r#"{"op":"Read","path":"x"}"#,
-            format!("broker: Workspace.Read refuses op \"Read\": {allowed}"),
-        ),
-        (
-            "Workspace.Write",
-            r#"{"op":"read","path":"x"}"#,
-            format!("broker: Workspace.Write refuses op \"read\": {allowed}"),
-        ),
-        (
-            "Workspace.Write",
-            r#"{"op":"","path":"x"}"#,
-            format!("broker: Workspace.Write refuses op \"\": {allowed}"),
-        ),
-        (
-            "Workspace.Exec",
-            r#"{"op":"read","path":"x"}"#,
-            "broker: Workspace.Exec refused: no handler serves this effect".to_owned(),
-        ),
-        (
-            "workspace.read",
-            r#"{"op":"read","path":"x"}"#,
-            "broker: workspace.read refused: no handler serves this effect".to_owned(),
-        ),
-        (
-            "Workspace.Read",
-            "[]",
-            "broker: Workspace.Read refused: the payload is not an object".to_owned(),
-        ),
-        (
-            "Workspace.Read",
-            r#"{"path":"x"}"#,
-            "broker: Workspace.Read refused: payload key \"op\" must be a string".to_owned(),
-        ),
-        (
-            "Workspace.Read",
-            r#"{"OP":"write","op":"read","path":"x"}"#,
-            "broker: Workspace.Read refused: payload key \"OP\" is a case variant of \"op\""
-                .to_owned(),
-        ),
-        (
-            "Workspace.Read",
-            r#"{"Op":"read","path":"x"}"#,
-            "broker: Workspace.Read refused: payload key \"Op\" is a case variant of \"op\""
-                .to_owned(),
-        ),
-        (
-            "Workspace.Read",
-            r#"{"op":"read","path":"x","mode":"y"}"#,
-            "broker: Workspace.Read refused: payload key \"mode\" is not one of op \"read\""
-                .to_owned(),
-        ),
-        (
-            "Workspace.Read",
-            r#"{"op":"read","path":1}"#,
-            "broker: Workspace.Read refused: payload key \"path\" must be a string".to_owned(),
-        ),
-        (
-            "Workspace.Write",
-            r#"{"op":"write","path":"x"}"#,
-            "broker: Workspace.Write refused: payload key \"content\" must be a string".to_owned(),
-        ),
-        (
-            "Workspace.Write",
-            r#"{"op":"edit","path":"x","old_text":"a"}"#,
-            "broker: Workspace.Write refused: payload key \"new_text\" must be a string".to_owned(),
-        ),
+        (r, r#"{"op":"write","path":"x","content":"y"}"#, r#"refuses op "write""#),
+        (r, r#"{"op":"Read","path":"x"}"#, r#"refuses op "Read""#),
+        (w, r#"{"op":"read","path":"x"}"#, r#"refuses op "read""#),
+        (w, r#"{"op":"","path":"x"}"#, r#"refuses op """#),
     ];
     for (effect, payload, wanted) in cases {
+        let wanted = format!("broker: {effect} {wanted}: not in this effect's op allowlist");
+        assert_eq!(Effect::parse(effect, &json(payload)).unwrap_err().to_string(), wanted);
+    }
+}
+
+#[test]
+fn a_payload_has_the_members_of_its_op() {
+    let (r, w) = ("Workspace.Read", "Workspace.Write");
+    let cases = [
+        ("Workspace.Exec", r#"{"op":"read","path":"x"}"#, "no handler serves this effect"),
+        ("workspace.read", r#"{"op":"read","path":"x"}"#, "no handler serves this effect"),
+        (r, "[]", "the payload is not an object"),
+        (r, r#"{"path":"x"}"#, r#"payload key "op" must be a string"#),
+        (r, r#"{"OP":"write","op":"read"}"#, r#"payload key "OP" is a case variant of "op""#),
+        (r, r#"{"Op":"read","path":"x"}"#, r#"payload key "Op" is a case variant of "op""#),
+        (r, r#"{"op":"read","path":1,"x":1}"#, r#"payload key "x" is not one of op "read""#),
+        (r, r#"{"op":"read","path":1}"#, r#"payload key "path" must be a string"#),
+        (w, r#"{"op":"write","path":"x"}"#, r#"payload key "content" must be a string"#),
+        (
+            w,
+            r#"{"op":"edit","path":"x","old_text":""}"#,
+            r#"payload key "new_text" must be a string"#,
+        ),
+    ];
+    for (effect, payload, why) in cases {
+        let wanted = format!("broker: {effect} refused: {why}");
         assert_eq!(Effect::parse(effect, &json(payload)).unwrap_err().to_string(), wanted);
     }
 }
@@ -109,7 +68,7 @@ fn what_an_effect_makes_known() {
         let world = World::new();
         let tree = world.tree(means);
         world.put("d/f", b"one", 0o644);
-        std::os::unix::fs::symlink("d", world.at("l")).unwrap();
+        symlink("d", world.at("l")).unwrap();
         let seen = |effect| {
             let done = run(&tree, &effect);
             assert_eq!(done.status, Status::Ok);
@@ -170,12 +129,13 @@ fn files_up_to_the_limit() {
         assert_eq!(text(&run(&tree, &write("f", &most)).output), output(true, None));
         assert_eq!(world.get("f").len(), FILE_BYTES_MAX);
         let picture = world.picture();
-        let would = format!("the file would be {} bytes; the limit is 8388608", FILE_BYTES_MAX + 1);
+        let too_large =
+            format!("the file would be {} bytes; the limit is 8388608", FILE_BYTES_MAX + 1);
         let done = run(&tree, &write("f", &format!("{most}a")));
-        assert_eq!(text(&done.output), refused(&format!("write f: {would}")));
+        assert_eq!(text(&done.output), refused(&format!("write f: {too_large}")));
         world.put("g", format!("{}b", &most[1..]).as_bytes(), 0o644);
         let done = run(&tree, &edit("g", "b", "bb"));
-        assert_eq!(text(&done.output), refused(&format!("edit g: {would}")));
+        assert_eq!(text(&done.output), refused(&format!("edit g: {too_large}")));
         std::fs::remove_file(world.at("g")).unwrap();
         assert_eq!(world.picture(), picture);
 
@@ -261,4 +221,6 @@ fn the_policy_has_a_digest() {
     ]);
     assert_eq!(policy(), wanted);
     assert_eq!(policy_digest(), hex(&sha256(&wanted.to_bytes())));
+    let spec = include_str!("../../../spec/tools.md");
+    assert!(spec.contains(&text(&wanted)), "spec/tools.md shows the policy");
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
@@ -27,8 +28,10 @@ fn while_flipping(world: &World, work: impl FnOnce()) -> usize {
                 flips.fetch_add(1, Ordering::Relaxed);
             }
         });
-        work();
+        // Also when the work panics: the scope waits for its threads.
+        let worked = catch_unwind(AssertUnwindSafe(work));
         stop.store(true, Ordering::Relaxed);
+        worked.unwrap();
     });
     flips.into_inner()
 }

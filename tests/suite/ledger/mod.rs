@@ -35,7 +35,7 @@ fn every_sync_may_fail_in_every_way() {
     let syncs = world.store.syncs();
     assert!(syncs >= 15, "the workload commits: {syncs} syncs");
     let state = check_all(world.store.as_ref(), &whole);
-    assert_eq!(state.once().entries, 4);
+    assert_eq!(state.entries(), 4);
 
     for sync in 1..=syncs {
         for fault in [Fault::NotCommitted, Fault::Lost, Fault::Persisted] {

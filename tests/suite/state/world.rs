@@ -264,7 +264,7 @@ impl World {
         let plan = self.call(inv, plan);
         let intent = self.call(inv, intent(plan, before));
         let outcome = self.call(inv, outcome(plan, intent));
-        let entry = self.state.once().entries;
+        let entry = self.state.entries();
         self.call(inv, commit(plan, Some(outcome), entry));
         plan
     }

@@ -3,15 +3,17 @@
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use worldlog::clock::SystemClock;
 use worldlog::entropy::SystemEntropy;
 use worldlog::event::blind::EpisodeKey;
 use worldlog::event::{
     B16, Body, Commit, Demand, Episode, EpisodeName, Fixed, Front, Grant, Intent, Outcome, Plan,
-    Role, Session, Status, Transition, prior,
+    Role, Session, Status, Transition, Writer, prior,
 };
 use worldlog::ledger::{Config, Draft, Guard, Keys, Ledger, Reserve, Seeds, Submission, open};
 use worldlog::merkle::hash::sha256;
+use worldlog::store::StoreError;
 use worldlog::store::sled::SledStore;
 
 pub(crate) type Done = Result<(), Box<dyn Error>>;
@@ -26,7 +28,7 @@ pub(crate) fn ledger(folder: &Path) -> Result<Ledger, Box<dyn Error>> {
     let keys = Keys::new(ORIGIN, &Seeds::load_or_draw(&data, &SystemEntropy)?)?;
     let guard = Guard::at(&folder.join("state").join("guard"), keys.verifier_key());
     let config = Config {
-        store: Arc::new(SledStore::open(&data, CACHE_BYTES)?),
+        store: Arc::new(store(&data)?),
         keys,
         guard: Some(guard),
         guard_init: false,
@@ -37,12 +39,25 @@ pub(crate) fn ledger(folder: &Path) -> Result<Ledger, Box<dyn Error>> {
     Ok(open(config)?)
 }
 
+/// A store that this process closed a moment ago may still be letting go of its lock.
+fn store(data: &Path) -> Result<SledStore, StoreError> {
+    for _ in 0..1_000 {
+        match SledStore::open(data, CACHE_BYTES) {
+            Err(StoreError::Held { .. }) => std::thread::sleep(Duration::from_millis(2)),
+            other => return other,
+        }
+    }
+    SledStore::open(data, CACHE_BYTES)
+}
+
 /// One event of about `size` bytes that changes no state.
 pub(crate) fn event(number: u64, size: usize) -> Submission {
-    let mut map = vec![0xa1, 0x61, b'b', 0x59];
-    map.extend_from_slice(&u16::try_from(size).unwrap_or(u16::MAX).to_be_bytes());
     let block = sha256(&number.to_be_bytes());
-    map.extend(block.iter().cycle().take(size));
+    let bytes: Vec<u8> = block.iter().cycle().take(size).copied().collect();
+    let mut value = Writer::default();
+    value.bytes(&bytes);
+    // A map of one pair: "b" and the bytes.
+    let map = [&[0xa1, 0x61, b'b'][..], &value.finish()].concat();
     let body = Body::Extension { kind: "x-load".to_owned(), map };
     Submission { drafts: vec![Draft::plain(None, body)], ..Submission::default() }
 }
