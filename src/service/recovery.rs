@@ -72,7 +72,23 @@ impl Service {
             %verdict, %evidence, "closed an intent that was left open"
         );
         let submission = self.close(&open, verdict, evidence);
-        self.inner.ledger.commit_blocking(submission).map(drop)
+        self.inner.ledger.commit_blocking(submission)?;
+        self.sweep(&open);
+        Ok(())
+    }
+
+    /// Removes what a handler that died left beside its files. After the verdict, which it was evidence for; left here, it
+    /// would raise a doubt about the next write that is cut off.
+    fn sweep(&self, open: &Open) {
+        let Ok(tree) = Worktree::open(&self.inner.workspace.join(open.call.episode.as_str()))
+        else {
+            return;
+        };
+        for file in &open.opened.files {
+            if let Err(error) = tree.sweep(&file.path) {
+                tracing::warn!(%error, "a temporary file could not be removed");
+            }
+        }
     }
 
     fn read_open(&self, plan: u64, call: CallRow) -> Result<Option<Open>, StoreError> {

@@ -290,7 +290,8 @@ impl Audit {
         }
     }
 
-    /// A key that signs the head without standing in the log would be a second authority that no event explains.
+    /// A key that signs the head without standing in the log would be a second authority that no event explains. Damaged
+    /// bytes may have swallowed the event that names it, so that this is said of signed events only.
     fn check_foreign(&mut self, origin: &str, signed: &[String]) {
         let named = |key: &VerifierKey| format!("{}+{}", key.name(), crate::event::hex(&key.id()));
         let own: Vec<String> = log_keys(&self.state, origin).iter().map(named).collect();

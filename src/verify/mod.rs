@@ -115,7 +115,8 @@ impl Report {
     /// Whoever signed the head did not sign these bytes, so that what they break is damage, and no act of the signer.
     fn nobody_signed_these_events(&mut self) {
         for finding in &mut self.findings {
-            let by_the_signer = finding.code == "event-malformed";
+            let by_the_signer =
+                matches!(finding.code, "event-malformed" | "key-unproven" | "key-foreign");
             if by_the_signer || crate::state::Unlawful::CODES.contains(&finding.code) {
                 finding.verdict = Verdict::Damaged;
             }

@@ -14,6 +14,7 @@ mod ledger; // the writer: group commit, crash sweep, start-up checks, the clock
 mod limits; // spec/limits.md against src/limits.rs, as text
 mod log; // tree, tiles, proofs, map, notes: spec/log.md
 mod readme; // the tour of the README, executed
+mod recovery; // calls over real files on a store that fails: what a crash left open is settled
 mod state; // spec/state.md: lawfulness by table, the fold, undo, digest and snapshot
 mod store; // both stores against one contract, the layout on top of them, faults and damage: spec/store.md
 mod support; // a server in this process, a client that sends bytes as they are, readable exchanges

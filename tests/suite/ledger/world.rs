@@ -318,8 +318,7 @@ pub(crate) fn workload(ledger: &Ledger, acked: &mut Acked) -> Result<(), Refused
 /// acknowledged is missing. Returns the state from zero.
 pub(crate) fn check_all(store: &dyn Store, acked: &Acked) -> State {
     let trust = Trust { keys: vec![keys().verifier_key().clone()], seen: None };
-    let full =
-        InspectOptions { trust, payloads: true, snapshot: false, ..InspectOptions::default() };
+    let full = InspectOptions { trust, payloads: true, ..InspectOptions::default() };
     let mut found = inspect(store, &full);
     assert_eq!(found.report.findings, vec![], "a log that nobody touched");
     let with = inspect(store, &InspectOptions { snapshot: true, payloads: false, ..full });

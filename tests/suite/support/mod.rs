@@ -24,7 +24,7 @@ use worldlog::event::Role;
 use worldlog::ledger::{self, Keys, Reserve, Seeds};
 use worldlog::server;
 use worldlog::service::{self, GrantSpec, NewSession, Service};
-use worldlog::store::memory::MemoryStore;
+use worldlog::store::memory::{MemoryStore, Side};
 
 pub(crate) const ORIGIN: &str = "worldlog.test/surface";
 pub(crate) const START: u64 = 1_790_000_000_000;
@@ -42,14 +42,28 @@ pub(crate) struct World {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) service: Service,
-    folder: TempDir,
+    folder: Arc<TempDir>,
 }
 
 impl World {
     /// A log with the episode `ep1`, whose worktree holds `hello.ail`. Not from within a runtime: opening blocks.
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (store, clock) = (Arc::new(MemoryStore::new()), Arc::new(ManualClock::new(START)));
+        let folder = Arc::new(tempfile::tempdir().expect("a folder"));
+        let world =
+            Self::on(Arc::new(MemoryStore::new()), Arc::new(ManualClock::new(START)), folder);
+        std::fs::create_dir_all(world.worktree()).expect("a worktree");
+        world.file("hello.ail", "module hello\n\nexport func main() -> () ! {IO} { () }\n");
+        world.file("emoji.txt", "\u{1f980} \u{2028} \u{e9}\n");
+        world
+    }
+
+    /// The machine lost power and started again: what was durable, and the worktrees as they are.
+    pub(crate) fn crash(&self) -> Self {
+        let store = Arc::new(self.store.crash(Side::Drop));
+        Self::on(store, Arc::clone(&self.clock), Arc::clone(&self.folder))
+    }
+
+    fn on(store: Arc<MemoryStore>, clock: Arc<ManualClock>, folder: Arc<TempDir>) -> Self {
         let ledger = ledger::open(ledger::Config {
             store: store.clone(),
             keys: keys(),
@@ -66,11 +80,7 @@ impl World {
             entropy: Arc::new(SeededEntropy::new(11)),
             program: format!("sha256:{}", "ab".repeat(32)),
         });
-        let world = Self { store, clock, service: service.expect("a service"), folder };
-        std::fs::create_dir_all(world.worktree()).expect("a worktree");
-        world.file("hello.ail", "module hello\n\nexport func main() -> () ! {IO} { () }\n");
-        world.file("emoji.txt", "\u{1f980} \u{2028} \u{e9}\n");
-        world
+        Self { store, clock, service: service.expect("a service"), folder }
     }
 
     /// The worktree of `ep1`.
