@@ -119,7 +119,7 @@ pub(super) fn held(data: &Path) -> String {
 
 /// Whether the store was filled by `import`: it has no private keys and takes no events.
 pub(super) fn imported(store: &SledStore) -> bool {
-    matches!(layout::meta(store, crate::export::IMPORTED), Ok(Some(_)))
+    matches!(layout::meta(store, crate::ledger::IMPORTED), Ok(Some(_)))
 }
 
 /// Refuses private keys that others may read.
