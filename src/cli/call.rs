@@ -25,9 +25,9 @@ pub(super) struct Args {
     tool: String,
     /// NAME=TEXT, an argument that is a string; may be repeated.
     #[arg(long = "arg", value_name = "K=V")]
-    args: Vec<String>,
+    pairs: Vec<String>,
     /// All arguments as a JSON object: itself, @FILE, or - for standard input.
-    #[arg(long, value_name = "OBJ|@FILE|-", conflicts_with = "args")]
+    #[arg(long, value_name = "OBJ|@FILE|-", conflicts_with = "pairs")]
     json: Option<String>,
     /// The server [default: the one that <data>/serve.json names].
     #[arg(long, env = "WORLDLOG_URL", value_name = "URL")]
@@ -90,7 +90,7 @@ fn show(answer: &http::Answer, out: &mut Out) -> Done {
 fn arguments(args: &Args) -> Result<Value, Failure> {
     let Some(text) = &args.json else {
         let mut members = BTreeMap::new();
-        for arg in &args.args {
+        for arg in &args.pairs {
             let (name, value) = arg
                 .split_once('=')
                 .ok_or_else(|| Failure::usage(format!("--arg {arg:?}: NAME=TEXT was due")))?;

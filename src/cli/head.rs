@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct Args {
     /// Show the guard's head beside the store's; with a file, that guard's.
     #[arg(long, value_name = "G")]
+    #[expect(clippy::option_option, reason = "clap's way to say that the value may be left out")]
     guard: Option<Option<PathBuf>>,
     #[command(flatten)]
     data: place::DataArgs,
@@ -33,9 +34,9 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
     let note = answer.get("note").and_then(Value::as_str).unwrap_or("").to_owned();
     let Some(given) = &args.guard else {
         if args.json {
-            out.json(&answer)
+            out.json(&answer);
         } else {
-            out.bytes(note.as_bytes())
+            out.bytes(note.as_bytes());
         }
         return Ok(0);
     };

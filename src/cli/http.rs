@@ -88,8 +88,8 @@ pub(super) fn post(
         url.authority,
         body.len()
     );
-    for (name, value) in headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
+    for &(name, value) in headers {
+        head.extend([name, ": ", value, "\r\n"]);
     }
     head.push_str("\r\n");
     let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));

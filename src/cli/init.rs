@@ -15,7 +15,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-pub(super) fn run(args: Args, out: &mut Out) -> Done {
+pub(super) fn run(args: &Args, out: &mut Out) -> Done {
     let node = Node::open(&args.node, true)?;
     let first = node.first_session()?;
     let [head, cosign] = node.ledger().verifier_keys().map(ToString::to_string);

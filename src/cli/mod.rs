@@ -97,6 +97,7 @@ struct Failure {
     text: String,
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "errors are handed over by `map_err`")]
 impl Failure {
     /// Used wrongly, or nobody there.
     fn usage(text: impl ToString) -> Self {
@@ -140,8 +141,8 @@ pub fn main() -> ExitCode {
 
 fn run(verb: Verb, out: &mut Out) -> Done {
     match verb {
-        Verb::Serve(args) => serve::run(args, out),
-        Verb::Init(args) => init::run(args, out),
+        Verb::Serve(args) => serve::run(&args, out),
+        Verb::Init(args) => init::run(&args, out),
         Verb::Session(verb) => session::run(verb, out),
         Verb::Auditor(verb) => auditor::run(verb, out),
         Verb::Call(args) => call::run(&args, out),

@@ -40,7 +40,7 @@ pub(super) struct Options {
     /// Name of a new log [default: worldlog.local/<digits of its key>].
     #[arg(long, value_name = "O")]
     origin: Option<String>,
-    /// File of the guard [default: $XDG_STATE_HOME/worldlog/<key id>.guard, or below ~/.local/state].
+    /// File of the guard [default: `$XDG_STATE_HOME/worldlog/<key id>.guard`, or below ~/.local/state].
     #[arg(long, value_name = "G")]
     guard: Option<PathBuf>,
     /// Make a missing guard anew, after comparing the head with what an auditor or witness holds.

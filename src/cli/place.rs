@@ -23,7 +23,7 @@ const CACHE_BYTES: u64 = 64 * 1024 * 1024;
 /// The data directory, as every verb takes it.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct DataArgs {
-    /// Data directory [default: $XDG_DATA_HOME/worldlog, or ~/.local/share/worldlog].
+    /// Data directory [default: `$XDG_DATA_HOME/worldlog`, or ~/.local/share/worldlog].
     #[arg(long, value_name = "D")]
     data: Option<PathBuf>,
 }
@@ -119,7 +119,7 @@ pub(super) fn held(data: &Path) -> String {
 
 /// Whether the store was filled by `import`: it has no private keys and takes no events.
 pub(super) fn imported(store: &SledStore) -> bool {
-    matches!(layout::meta(store, crate::export::IMPORTED), Ok(Some(_)))
+    matches!(layout::meta(store, crate::ledger::IMPORTED), Ok(Some(_)))
 }
 
 /// Refuses private keys that others may read.

@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
 
 fn fold(store: &dyn Store, at: u64, snapshot: bool) -> (Report, State) {
     let until = Some(at);
-    let found = inspect(store, &InspectOptions { until, snapshot, ..InspectOptions::default() });
+    let found = inspect(store, &InspectOptions { snapshot, until, ..InspectOptions::default() });
     (found.report, found.state)
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Args {
     host: Vec<String>,
 }
 
-pub(super) fn run(args: Args, out: &mut Out) -> Done {
+pub(super) fn run(args: &Args, out: &mut Out) -> Done {
     if !args.listen.ip().is_loopback() && !args.allow_remote {
         return Err(Failure::usage(format!(
             "--listen {}: others reach this address. Take a loopback one, or add --allow-remote and --host NAME and put \

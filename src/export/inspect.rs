@@ -99,7 +99,7 @@ struct Walk<'a> {
     tiles: Vec<(TileId, &'static str)>,
 }
 
-impl<'a> Walk<'a> {
+impl Walk<'_> {
     fn events(&mut self) {
         let mut reader = self.head.and_then(|head| Reader::open(head, self.folder).ok());
         let mut next = 0;

@@ -21,7 +21,7 @@ mod prove;
 mod walk;
 mod write;
 
-pub use fill::{Filled, IMPORTED, fill, fill_from};
+pub use fill::{Filled, fill, fill_from};
 pub use folder::{Folder, FolderPayloads, Manifest};
 pub use inspect::{Options, inspect};
 pub use prove::prove;

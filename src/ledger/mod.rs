@@ -11,6 +11,7 @@
 //!
 //! Who calls it: the service submits events with their payloads; nobody else reaches [`crate::store::Store::commit`].
 
+mod fill;
 mod guard;
 mod inspect;
 mod keys;
@@ -19,6 +20,7 @@ mod read;
 mod tend;
 mod writer;
 
+pub use fill::{Filler, IMPORTED};
 pub use guard::{Guard, GuardError};
 pub use inspect::{Inspection, Options as InspectOptions, StorePayloads, check_objects, inspect};
 pub use keys::{Keys, KeysError, Seeds};

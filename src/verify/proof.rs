@@ -32,18 +32,14 @@ pub fn proof(trust: &Trust, bytes: &[u8], leaf: Option<&[u8]>) -> Report {
     signatures(trust, bundle.note(), &checkpoint, &mut report);
     seen(trust, &checkpoint, &mut report);
     // What `extra` holds is proven by its hash, like anything else that is brought along.
-    match leaf.or(bundle.extra()) {
-        Some(leaf) => {
-            let included =
-                verify_inclusion(&leaf_hash(leaf), bundle.index(), &head, bundle.proof());
-            if let Err(error) = included {
-                report.find("proof-refused", Some(bundle.index()), error.to_string());
-            }
+    if let Some(leaf) = leaf.or(bundle.extra()) {
+        let included = verify_inclusion(&leaf_hash(leaf), bundle.index(), &head, bundle.proof());
+        if let Err(error) = included {
+            report.find("proof-refused", Some(bundle.index()), error.to_string());
         }
-        None => {
-            let detail = "the bytes of the leaf were not given, so nothing was proven of them";
-            report.find("leaf-not-given", Some(bundle.index()), detail.to_owned());
-        }
+    } else {
+        let detail = "the bytes of the leaf were not given, so nothing was proven of them";
+        report.find("leaf-not-given", Some(bundle.index()), detail.to_owned());
     }
     report
 }

@@ -57,7 +57,7 @@ fn converse(path: &Path) {
                 finish(name, &home, step.take(), &mut values);
                 act(&fill(rest, &values));
             }
-            ("< ", Some(step)) => step.stdin.push_str(&format!("{rest}\n")),
+            ("< ", Some(step)) => step.stdin.extend([rest, "\n"]),
             ("> ", Some(step)) => step.out.push(rest.to_owned()),
             ("! ", Some(step)) => step.err.push(rest.to_owned()),
             ("= ", Some(step)) => step.code = rest.parse().expect("an exit code"),

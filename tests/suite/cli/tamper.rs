@@ -4,7 +4,6 @@ use super::logs::{self, Log, ORIGIN};
 use super::{Home, copy, read, text};
 use std::fs;
 use std::path::{Path, PathBuf};
-use worldlog::ledger::Seeds;
 use worldlog::limits::STORE_CACHE_BYTES_MAX;
 use worldlog::merkle::tile::encode_entry;
 use worldlog::store::sled::SledStore;
@@ -47,7 +46,9 @@ fn with_entries(path: &Path, change: impl FnOnce(&mut Vec<Vec<u8>>)) {
     let mut all = entries(&fs::read(path).expect("a bundle"));
     change(&mut all);
     let mut bytes = Vec::new();
-    all.iter().for_each(|entry| encode_entry(entry, &mut bytes).expect("an entry"));
+    for entry in &all {
+        encode_entry(entry, &mut bytes).expect("an entry");
+    }
     fs::write(path, bytes).expect("a bundle");
 }
 
@@ -254,7 +255,10 @@ fn verify(home: &Home, what: &Path, more: &[&str], code: i32) -> String {
     assert_eq!(json.code, code);
     let value = worldlog::canon::parse(json.out.as_bytes()).expect("JSON");
     assert_eq!(value.get("verdict").and_then(|verdict| verdict.as_str()), Some(word));
-    assert_eq!(value.get("exit").and_then(|exit| exit.as_u64()), u64::try_from(code).ok());
+    assert_eq!(
+        value.get("exit").and_then(worldlog::canon::Value::as_u64),
+        u64::try_from(code).ok()
+    );
     let findings = value.get("findings").and_then(|all| all.as_array()).expect("findings");
     let lines = ran.out.lines().filter(|line| line.starts_with("finding "));
     assert_eq!(findings.len(), lines.count());
@@ -342,6 +346,12 @@ fn an_earlier_head_finds_what_its_own_key_rewrote() {
     assert!(out.contains("extends the head of"), "{out}");
     assert!(verify(&early, &new, 4).contains("finding seen-longer"));
     assert!(verify(&rewritten, &old, 3).contains("finding seen-inconsistent"));
+    // Damage stays damage, whatever was seen before.
+    let broken = home.path("broken");
+    copy(&late, &broken);
+    with_entries(&partial(&broken, "tile/entries/000"), |all| all[3][40] ^= 1);
+    let out = verify(&broken, &old, 5);
+    assert!(out.contains("not checked: whether the log extends"), "{out}");
     // Without the earlier head nobody can tell.
     self::verify(&home, &rewritten, &key, 0);
     let stranger = Log::new("worldlog.test/stranger", 2, 1);
@@ -363,12 +373,34 @@ fn a_public_export_says_what_it_leaves_out() {
     }
     let out = verify(&home, &public, &["--vkey", &log.vkey], 0);
     assert!(out.contains("not checked: payloads"), "{out}");
-    // No private half of any key, in any file of a full export either.
-    let whole = home.path("whole");
-    log.export(&whole, false);
-    let data = Home::new();
-    fs::create_dir_all(data.data()).expect("a folder");
-    assert!(Seeds::load(&whole).expect("no error").is_none());
+}
+
+#[test]
+fn no_export_holds_a_private_key_or_a_token() {
+    let home = Home::new();
+    home.ok(&["init"]);
+    home.ok(&["export", text(&home.path("out"))]);
+    let keys = home.data().join("keys").read_dir().expect("keys");
+    let mut secrets: Vec<String> = keys.map(|key| read(&key.expect("an entry").path())).collect();
+    secrets.push(read(&home.data().join("first-session.token")));
+    assert_eq!(secrets.len(), 4);
+    let mut folders = vec![home.path("out")];
+    while let Some(folder) = folders.pop() {
+        for entry in folder.read_dir().expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let bytes = fs::read(&path).expect("a file");
+            for secret in &secrets {
+                let digits = secret.trim();
+                let raw = worldlog::event::B32::from_hex(digits).expect("32 bytes").0;
+                let holds = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
+                assert!(!holds(digits.as_bytes()) && !holds(&raw), "{}", path.display());
+            }
+        }
+    }
 }
 
 #[test]
@@ -526,4 +558,24 @@ fn keys_that_others_may_read_are_refused() {
     let err = home.fails(&["init"], 2);
     assert!(err.contains("lacks the log's private keys"), "{err}");
     assert!(!seed.exists(), "no new key for an old log");
+}
+
+#[test]
+fn the_table_of_findings_in_the_spec_is_the_one_in_the_code() {
+    let spec = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("spec/cli.md"));
+    let section = spec.split("## 3. Findings").nth(1).and_then(|rest| rest.split("## 4.").next());
+    let mut written = Vec::new();
+    for line in section.expect("a section").lines().filter(|line| line.contains(" | `")) {
+        let (verdict, codes) = line.trim_matches('|').split_once('|').expect("two cells");
+        let exit = verdict.trim().rsplit(' ').next().expect("a code").to_owned();
+        let codes = codes.split('`').skip(1).step_by(2);
+        written.extend(codes.map(|code| (code.to_owned(), exit.clone())));
+    }
+    let known = worldlog::verify::CODES.iter();
+    let mut known: Vec<_> = known
+        .map(|(code, verdict)| ((*code).to_owned(), verdict.exit_code().to_string()))
+        .collect();
+    written.sort();
+    known.sort();
+    assert_eq!(written, known);
 }
