@@ -175,22 +175,19 @@ impl Service {
         let mut submission = Submission::default();
         let mut label = None;
         if let Some(name) = &episode {
-            let key = match self.inner.ledger.episode_key(name) {
-                Some(key) => key,
-                None => {
-                    let known =
-                        |state: &crate::state::State| state.episodes_by_name.get(name).is_some();
-                    if self.inner.ledger.with_state(known) {
-                        return Err(invalid(
-                            "the episode's payloads were redacted; begin another one",
-                        ));
-                    }
-                    let key = EpisodeKey::new(draw()?);
-                    submission.keys.push((name.clone(), key.clone()));
-                    let episode = crate::event::Episode { base_commit: None };
-                    submission.drafts.push(Draft::plain(Some(name), episode));
-                    key
+            let key = if let Some(key) = self.inner.ledger.episode_key(name) {
+                key
+            } else {
+                let known =
+                    |state: &crate::state::State| state.episodes_by_name.get(name).is_some();
+                if self.inner.ledger.with_state(known) {
+                    return Err(invalid("the episode's payloads were redacted; begin another one"));
                 }
+                let key = EpisodeKey::new(draw()?);
+                submission.keys.push((name.clone(), key.clone()));
+                let episode = crate::event::Episode { base_commit: None };
+                submission.drafts.push(Draft::plain(Some(name), episode));
+                key
             };
             label = new.label.as_ref().map(|text| key.label(text));
             let path = self.inner.workspace.join(name.as_str());

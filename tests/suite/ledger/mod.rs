@@ -1,6 +1,8 @@
 //! The ledger on a store that fails: nothing acknowledged is lost, nothing that is not the log is signed, and it starts
 //! only on what it can vouch for.
 
+#![expect(clippy::disallowed_methods, reason = "a file of a test need not survive a crash")]
+
 mod world;
 
 use std::sync::Arc;

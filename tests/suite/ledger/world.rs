@@ -154,7 +154,8 @@ impl CallOf {
         };
         let mut more = Vec::new();
         if large {
-            let bytes: Vec<u8> = (0..LARGE).map(|i| (i as u64 ^ self.number) as u8).collect();
+            let bytes: Vec<u8> =
+                (0..LARGE).map(|i| sha256(&(i as u64 ^ self.number).to_be_bytes())[0]).collect();
             more.push(sha256(&bytes));
             objects.push(NewObject { episode: Some(ep()), bytes: Arc::new(bytes) });
         }
