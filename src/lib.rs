@@ -15,7 +15,7 @@
 //! note          signed notes, checkpoints, keys                    spec/log.md
 //! event         events and their canonical CBOR, blinding          spec/event.md
 //! state         the fold, and what is lawful                       spec/state.md
-//! broker        may this effect run; the record of one             spec/state.md
+//! broker        may this effect run; the record of one             spec/broker.md
 //! transitions   arguments to plans                                 spec/tools.md
 //! verify        the auditor: findings and verdicts                 spec/state.md
 //!
