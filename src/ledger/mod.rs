@@ -17,6 +17,7 @@ mod inspect;
 mod keys;
 mod open;
 mod read;
+mod staging;
 mod tend;
 mod writer;
 

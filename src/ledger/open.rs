@@ -124,6 +124,7 @@ pub fn open(config: Config) -> Result<Ledger, OpenError> {
         return Err(OpenError::Findings { verdict, first, report: Box::new(inspection.report) });
     }
     check_keys(&config, &inspection)?;
+    super::staging::sweep(config.store.as_ref())?;
     let ledger = start(share(config, Some(inspection))?)?;
     ledger.tend().map_err(OpenError::Guard)?;
     Ok(ledger)

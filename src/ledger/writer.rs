@@ -1,13 +1,12 @@
 //! The writer thread: group commit.
 
+use super::staging::{self, Staging};
 use super::{
     Committed, Draft, Message, NewObject, Published, Refused, Shared, Submission, lock, read, write,
 };
 use crate::clock::Now;
 use crate::event::{Body, EpisodeLink, Event, Seal};
-use crate::limits::{
-    COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, EPISODE_BYTES_MAX, OBJECT_INLINE_BYTES_MAX,
-};
+use crate::limits::{COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, EPISODE_BYTES_MAX};
 use crate::merkle::hash::{Hash, leaf_hash, sha256};
 use crate::merkle::tree::Tree;
 use crate::note::checkpoint::Checkpoint;
@@ -85,6 +84,7 @@ struct Staged {
 }
 
 pub(super) fn run(shared: &Arc<Shared>, queue: &Receiver<Message>) {
+    let mut staging = Staging::default();
     while let Ok(first) = queue.recv() {
         let mut events = first.submission.drafts.len();
         let mut bytes = size_of(&first.submission);
@@ -96,40 +96,39 @@ pub(super) fn run(shared: &Arc<Shared>, queue: &Receiver<Message>) {
             bytes += size_of(&next.submission);
             group.push(next);
         }
-        commit(shared, group);
+        commit(shared, &mut staging, group);
         if shared.halted.load(Ordering::SeqCst) {
             return;
         }
     }
 }
 
+fn submissions(staged: &[Staged]) -> impl Iterator<Item = &Submission> {
+    staged.iter().map(|one| &one.submission)
+}
+
 fn size_of(submission: &Submission) -> usize {
-    let inline = |object: &&NewObject| object.bytes.len() <= OBJECT_INLINE_BYTES_MAX;
+    let inline = |object: &&NewObject| !staging::large(object);
     let objects = submission.objects.iter().filter(inline).map(|o| o.bytes.len()).sum::<usize>();
     objects + EVENT_OVERHEAD_BYTES * submission.drafts.len()
 }
 
-fn commit(shared: &Shared, group: Vec<Message>) {
+fn commit(shared: &Shared, staging: &mut Staging, group: Vec<Message>) {
     let last_at = read(&shared.state).position().at;
     let now = shared.clock.now();
     lock(&shared.clock_watch).look(now, last_at);
     let at = now.wall_ms.max(last_at);
 
-    let mut group = group;
-    if let Err(refused) = stage_large(shared, &group) {
-        for message in group.drain(..) {
-            let _ = message.answer.send(Err(refused.clone()));
-        }
-        return;
-    }
     let start = write(&shared.state).mark();
     let staged = stage_group(shared, group, at);
     if staged.is_empty() {
         return;
     }
     let mut tree = read(&shared.tree).clone();
-    match build_and_commit(shared, &staged, &mut tree, at) {
+    let brought = staging.bring(shared.store.as_ref(), submissions(&staged));
+    match brought.and_then(|()| build_and_commit(shared, staging, &staged, &mut tree, at)) {
         Ok((receipt, published)) => {
+            staging.ended();
             write(&shared.state).settle();
             *write(&shared.tree) = tree;
             remember(shared, &staged);
@@ -161,34 +160,6 @@ fn commit(shared: &Shared, group: Vec<Message>) {
             }
         }
     }
-}
-
-/// Commits the large objects of a group ahead of its events. Dying here leaves objects that no event names; they are swept
-/// at the next start.
-fn stage_large(shared: &Shared, group: &[Message]) -> Result<(), Refused> {
-    for object in group.iter().flat_map(|message| &message.submission.objects) {
-        if object.bytes.len() <= OBJECT_INLINE_BYTES_MAX {
-            continue;
-        }
-        let episode = object.episode.as_ref().map_or("", |name| name.as_str());
-        let refused = |error: StoreError| match error {
-            StoreError::NotCommitted { reason } => Refused::NotCommitted(reason),
-            other => {
-                shared.halted.store(true, Ordering::SeqCst);
-                Refused::Unknown(other.to_string())
-            }
-        };
-        let hash = sha256(&object.bytes);
-        let store = shared.store.as_ref();
-        if layout::has_object(store, episode, &hash).map_err(refused)? {
-            continue;
-        }
-        let (_, batches) = layout::stage_object(episode, &object.bytes).map_err(refused)?;
-        for batch in batches {
-            shared.store.commit(&batch).map_err(refused)?;
-        }
-    }
-    Ok(())
 }
 
 fn stage_group(shared: &Shared, group: Vec<Message>, at: u64) -> Vec<Staged> {
@@ -292,6 +263,7 @@ fn place(state: &mut State, draft: &Draft, first: u64, at: u64) -> Result<Event,
 /// Builds the batch: events, tiles, head, payloads. Dying before the commit leaves nothing; after it, everything.
 fn build_and_commit(
     shared: &Shared,
+    staging: &Staging,
     staged: &[Staged],
     tree: &mut Tree,
     at: u64,
@@ -316,6 +288,7 @@ fn build_and_commit(
     let note = sign_head(shared, tree).map_err(refused)?;
     layout::put_head(&mut batch, tree.size(), note.as_bytes())?;
     put_payloads(&mut batch, staged)?;
+    staging.end(shared.store.as_ref(), &mut batch, submissions(staged))?;
     let receipt = shared.store.commit(&batch)?;
     Ok((receipt, Published { head: tree.head(), note, at }))
 }
@@ -328,7 +301,7 @@ fn put_payloads(batch: &mut Batch, staged: &[Staged]) -> Result<(), StoreError> 
             layout::put_episode_key(batch, episode.as_str(), key.bytes())?;
         }
         for object in &one.submission.objects {
-            if object.bytes.len() > OBJECT_INLINE_BYTES_MAX {
+            if staging::large(object) {
                 continue;
             }
             let episode = object.episode.as_ref().map_or("", |name| name.as_str());

@@ -328,6 +328,7 @@ pub(crate) fn check_all(store: &dyn Store, acked: &Acked) -> State {
     assert_eq!(state.digest().expect("rows encode"), digest, "from a snapshot as from zero");
     assert_eq!(with.tree, found.tree);
     assert_budgets(store, &found.state);
+    assert_no_orphans(store);
     for committed in &acked.0 {
         for (seq, leaf) in (committed.first..).zip(&committed.leaves) {
             let bytes = worldlog::store::layout::event(store, seq).expect("readable");
@@ -336,6 +337,33 @@ pub(crate) fn check_all(store: &dyn Store, acked: &Acked) -> State {
         }
     }
     found.state
+}
+
+/// Every object is named by an opening or by a transition: nothing is left of what never reached the log.
+fn assert_no_orphans(store: &dyn Store) {
+    let mut named = std::collections::BTreeSet::new();
+    for item in worldlog::store::layout::events(store, 0) {
+        let (seq, bytes) = item.expect("readable");
+        let event = Event::decode(&bytes).expect("an event");
+        if let Body::Transition(transition) = &event.body {
+            named.extend([
+                (String::new(), transition.source.0),
+                (String::new(), transition.schema.0),
+            ]);
+        }
+        let Some(ep) = &event.ep else { continue };
+        let opening =
+            worldlog::store::layout::opening(store, ep.name.as_str(), seq).expect("readable");
+        let opening =
+            opening.map(|bytes| Opening::decode(&bytes).expect("an opening")).unwrap_or_default();
+        named.extend(
+            opening.refs.iter().chain(&opening.more).map(|hash| (ep.name.to_string(), *hash)),
+        );
+    }
+    for object in worldlog::store::layout::all_objects(store) {
+        let name = object.expect("readable").name;
+        assert!(named.contains(&(name.episode, name.hash)), "an object that nothing names");
+    }
 }
 
 /// Spending counted from the events alone, by other code than the fold: the last charge of each intent, and the cost of
