@@ -85,16 +85,20 @@ struct Staged {
 
 pub(super) fn run(shared: &Arc<Shared>, queue: &Receiver<Message>) {
     let mut staging = Staging::default();
-    while let Ok(first) = queue.recv() {
+    let mut next = None;
+    while let Some(first) = next.take().or_else(|| queue.recv().ok()) {
         let mut events = first.submission.drafts.len();
         let mut bytes = size_of(&first.submission);
         let mut group = vec![first];
-        // No timer: what arrived while the last group was flushed is the next group.
-        while events < COMMIT_EVENTS_MAX && bytes < COMMIT_BYTES_MAX / 2 {
-            let Ok(next) = queue.try_recv() else { break };
-            events += next.submission.drafts.len();
-            bytes += size_of(&next.submission);
-            group.push(next);
+        // No timer: what arrived while the last group was flushed is the next group, as far as one commit holds it.
+        while let Ok(message) = queue.try_recv() {
+            events += message.submission.drafts.len();
+            bytes += size_of(&message.submission);
+            if events > COMMIT_EVENTS_MAX || bytes > COMMIT_BYTES_MAX {
+                next = Some(message);
+                break;
+            }
+            group.push(message);
         }
         commit(shared, &mut staging, group);
         if shared.halted.load(Ordering::SeqCst) {

@@ -17,6 +17,7 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
+use worldlog::event::Event;
 use worldlog::ledger::{InspectOptions, inspect};
 use worldlog::merkle::hash::sha256;
 use worldlog::verify::Trust;
@@ -228,20 +229,30 @@ fn long_log(events: u64) -> Result<Value, Box<dyn Error>> {
         return Err("the snapshot was not used".into());
     }
     let (scan, hashed) = seconds(|| raw_hash(store.as_ref()));
+    let (parse, parsed) = seconds(|| parsed(store.as_ref()));
+    if parsed != size {
+        return Err(format!("{parsed} of {size} events parse").into());
+    }
     let disk = folder_bytes(folder.path())?;
     let rate = |time: f64| size as f64 / time;
     println!("a log of {size} events, {} bytes each\n", payload / size);
     println!("written, {CALLS_PER_COMMIT} calls a commit     {:10.0} events/s", rate(build));
     println!("read and SHA-256 only            {:10.0} events/s ({hashed} bytes)", rate(scan));
+    println!("read and parse                   {:10.0} events/s", rate(parse));
     println!("audit: structure and lawfulness  {:10.0} events/s", rate(audit));
     println!("rebuild from a snapshot          {snapshot:10.2} s (every leaf hashed again)");
     println!("on disk                          {:10.0} bytes an event", disk as f64 / size as f64);
     println!("on disk / event bytes            {:10.2}", disk as f64 / payload as f64);
     Ok(json!({
         "events": size, "event_bytes": payload / size, "written_per_s": rate(build),
-        "scan_per_s": rate(scan), "audit_per_s": rate(audit), "snapshot_s": snapshot,
+        "scan_per_s": rate(scan), "parse_per_s": rate(parse), "audit_per_s": rate(audit), "snapshot_s": snapshot,
         "disk_bytes_per_event": disk as f64 / size as f64, "disk_ratio": disk as f64 / payload as f64,
     }))
+}
+
+fn parsed(store: &dyn worldlog::store::Store) -> u64 {
+    let events = worldlog::store::layout::events(store, 0).filter_map(Result::ok);
+    events.filter(|(_, bytes)| Event::decode(bytes).is_ok()).count() as u64
 }
 
 fn raw_hash(store: &dyn worldlog::store::Store) -> u64 {
