@@ -24,6 +24,7 @@ pub use codec::{from_cbor, to_cbor};
 
 use crate::limits::EVENT_BYTES_MAX;
 use crate::merkle::hash::Hash;
+use std::sync::Arc;
 
 /// Version of the envelope.
 pub const VERSION: u64 = 1;
@@ -32,10 +33,10 @@ pub const FORMAT: &str = "worldlog/log/v1";
 /// `prev` of the first event, and of the first of an episode.
 pub const NO_PREV: Hash = [0; 32];
 
-/// The name of an episode: `[a-z0-9][a-z0-9-]{0,63}`.
+/// The name of an episode: `[a-z0-9][a-z0-9-]{0,63}`. Cheap to clone, since it stands in every row and link.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct EpisodeName(String);
+pub struct EpisodeName(Arc<str>);
 
 impl EpisodeName {
     /// Checks the grammar.
@@ -44,7 +45,7 @@ impl EpisodeName {
         let bytes = text.as_bytes();
         let first = *bytes.first()?;
         let fits = bytes.len() <= 64 && word(first) && bytes.iter().all(|b| word(*b) || *b == b'-');
-        fits.then(|| Self(text.to_owned()))
+        fits.then(|| Self(text.into()))
     }
 
     /// The text.
@@ -69,7 +70,7 @@ impl TryFrom<String> for EpisodeName {
 
 impl From<EpisodeName> for String {
     fn from(name: EpisodeName) -> Self {
-        name.0
+        name.0.as_ref().to_owned()
     }
 }
 
