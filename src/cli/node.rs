@@ -46,6 +46,9 @@ pub(super) struct Options {
     /// Make a missing guard anew, after comparing the head with what an auditor or witness holds.
     #[arg(long)]
     guard_init: bool,
+    /// Start without hashing every payload: `worldlog fsck` does it when there is time.
+    #[arg(long)]
+    quick: bool,
     /// Free bytes of the disk below which no new effects begin.
     #[arg(long, value_name = "BYTES", default_value_t = 256 * 1024 * 1024)]
     reserve: u64,
@@ -64,6 +67,7 @@ impl Options {
             origin: None,
             guard: guard.map(Path::to_owned),
             guard_init: false,
+            quick: true,
             reserve: 0,
         }
     }
@@ -123,7 +127,7 @@ impl Node {
             guard_init: args.guard_init,
             clock: clock.clone(),
             reserve: Reserve { bytes: args.reserve, ballast: Some(ballast) },
-            payloads: false,
+            payloads: !args.quick,
         })
         .map_err(Failure::start)?;
         let workspace = match &args.workspace {

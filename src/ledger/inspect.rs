@@ -140,8 +140,7 @@ impl<'a, S: Store + ?Sized> Walk<'a, S> {
         for item in layout::events(self.store, 0).take(usize::try_from(snapshot.seq).unwrap_or(0)) {
             let Ok((seq, bytes)) = item else { break };
             last = Some(self.audit.skip(&bytes));
-            self.note_end(seq, &bytes);
-            self.compare_tiles();
+            self.look(seq, &bytes);
         }
         let here = self.audit.tree().size() == snapshot.seq && last == Some(snapshot.leaf.0);
         match snapshot.restore() {
@@ -164,15 +163,7 @@ impl<'a, S: Store + ?Sized> Walk<'a, S> {
                 Ok((seq, _)) if seq >= until => break,
                 Ok((seq, bytes)) => {
                     self.audit.event(&bytes, None);
-                    self.note_end(seq, &bytes);
-                    self.compare_tiles();
-                    if self.options.payloads
-                        && self.options.sample.is_none_or(|every| seq % every.max(1) == 0)
-                        && let Ok(event) = Event::decode(&bytes)
-                    {
-                        let mut source = StorePayloads(self.store);
-                        self.payloads.event(&mut self.audit.report, &event, &mut source);
-                    }
+                    self.look(seq, &bytes);
                 }
                 Err(error) => {
                     let seq = self.audit.tree().size();
@@ -184,9 +175,18 @@ impl<'a, S: Store + ?Sized> Walk<'a, S> {
         }
     }
 
-    fn note_end(&mut self, seq: u64, bytes: &[u8]) {
+    /// What an event means beside the audit: the end of a call, full tiles, payloads.
+    fn look(&mut self, seq: u64, bytes: &[u8]) {
         if let Some(inv) = end_of_call(bytes) {
             self.ends.insert(inv, seq);
+        }
+        self.compare_tiles();
+        if self.options.payloads
+            && self.options.sample.is_none_or(|every| seq % every.max(1) == 0)
+            && let Ok(event) = Event::decode(bytes)
+        {
+            let mut source = StorePayloads(self.store);
+            self.payloads.event(&mut self.audit.report, &event, &mut source);
         }
     }
 
