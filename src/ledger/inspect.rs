@@ -182,7 +182,7 @@ impl<'a, S: Store + ?Sized> Walk<'a, S> {
         }
         self.compare_tiles();
         if self.options.payloads
-            && self.options.sample.is_none_or(|every| seq % every.max(1) == 0)
+            && self.options.sample.is_none_or(|every| seq.is_multiple_of(every.max(1)))
             && let Ok(event) = Event::decode(bytes)
         {
             let mut source = StorePayloads(self.store);

@@ -34,12 +34,15 @@ pub enum CallError {
     /// No tool of that name that the caller may see.
     #[error("unknown tool {0:?}")]
     UnknownTool(String),
-    /// Nothing ran.
-    #[error("not committed, and nothing ran: {0}")]
+    /// No effect ran. With [`Refused::Unknown`] a refusal by the plan may turn out to be committed.
+    #[error("not committed, and no effect ran: {0}")]
     NotCommitted(Refused),
     /// The episode takes no calls: its payloads are gone, or an operator stopped it.
     #[error("not committed, and nothing ran: {0}")]
     Closed(&'static str),
+    /// Another call of the episode ran until the deadline.
+    #[error("not committed, and nothing ran: another call of the episode ran until the deadline")]
+    Waited,
     /// The transition broke a rule of plans.
     #[error("not committed, and nothing ran: {0}")]
     Transition(String),
@@ -73,12 +76,17 @@ impl Service {
         let (true, Some(transition), Some(episode)) = (visible, transition, &caller.episode) else {
             return Err(CallError::UnknownTool(call.tool));
         };
-        let deadline = Duration::from_millis(INVOCATION_MS_MAX);
+        let deadline = tokio::time::sleep(Duration::from_millis(INVOCATION_MS_MAX));
+        tokio::pin!(deadline);
         let inv = self.inner.entropy.bytes16().map_err(|e| CallError::NotCommitted(e.into()))?;
         let invocation = hex(&inv);
         let lock = self.lock_of(episode);
+        // A client that goes away here takes its call with it: nothing has begun.
+        let guard = tokio::select! {
+            guard = lock.lock_owned() => guard,
+            () = &mut deadline => return Err(CallError::Waited),
+        };
         let run = async {
-            let guard = lock.lock_owned().await;
             let key = self.inner.ledger.episode_key(episode);
             let key = key.ok_or(CallError::Closed("the episode's payloads were redacted"))?;
             let (service, caller) = (self.clone(), caller.clone());
@@ -101,7 +109,9 @@ impl Service {
                 Err(CallError::Unconfirmed { invocation, record: "none".to_owned() })
             })
         };
-        let timed_out = || CallError::TimedOut { invocation: invocation.clone() };
-        tokio::time::timeout(deadline, run).await.unwrap_or_else(|_| Err(timed_out()))
+        tokio::select! {
+            answer = run => answer,
+            () = &mut deadline => Err(CallError::TimedOut { invocation: invocation.clone() }),
+        }
     }
 }

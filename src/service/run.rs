@@ -77,17 +77,6 @@ impl Run {
         }
     }
 
-    /// Why a submission that no effect preceded is not in the log, or may be.
-    fn unwritten(&self, refused: Refused) -> CallError {
-        match refused {
-            Refused::Unknown(_) => CallError::Unconfirmed {
-                invocation: self.inv.to_string(),
-                record: "none".to_owned(),
-            },
-            refused => CallError::NotCommitted(refused),
-        }
-    }
-
     fn plan_draft(&self) -> Draft {
         let (input, plan) = (sha256(&self.input.bytes), sha256(&self.plan.bytes));
         let blind = self.blind();
@@ -164,7 +153,7 @@ impl Run {
             keys: Vec::new(),
         };
         let committed = self.service.inner.ledger.commit(submission).await;
-        let committed = committed.map_err(|refused| self.unwritten(refused))?;
+        let committed = committed.map_err(CallError::NotCommitted)?;
         Ok(self.answer(&committed, &output, None, problem))
     }
 
@@ -203,7 +192,7 @@ impl Run {
                         Err(Refused::Changed(reason)) => {
                             tracing::debug!(%reason, "decided again");
                         }
-                        Err(refused) => return Err(self.unwritten(refused)),
+                        Err(refused) => return Err(CallError::NotCommitted(refused)),
                     }
                 }
             }
@@ -331,7 +320,7 @@ impl Run {
             keys: Vec::new(),
         };
         let committed = self.service.inner.ledger.commit(submission).await;
-        let committed = committed.map_err(|refused| self.unwritten(refused))?;
+        let committed = committed.map_err(CallError::NotCommitted)?;
         let problem = Some(advice(denial, planned.demand.effect));
         Ok(self.answer(&committed, &output, Some(denial), problem))
     }

@@ -140,7 +140,7 @@ fn failure(error: &CallError) -> Failure {
     }
     tracing::warn!(cause = %error, "a call has no answer");
     let message = match error {
-        CallError::TimedOut { .. } => "host callback timed out",
+        CallError::Waited | CallError::TimedOut { .. } => "host callback timed out",
         _ => "host callback failed",
     };
     let data = Some(fate(error).to_value());
@@ -164,6 +164,11 @@ fn fate(error: &CallError) -> Fate<'_> {
         CallError::Closed(reason) => {
             nothing_ran("admission", format!("nothing ran and nothing was spent: {reason}"))
         }
+        CallError::Waited => nothing_ran(
+            "admission",
+            "nothing ran and nothing was spent: another call of the episode ran until the deadline; send it again"
+                .to_owned(),
+        ),
         // Without a durable intent no effect runs, but a refusal by the plan may turn out to be committed.
         CallError::NotCommitted(refused @ Refused::Unknown(_)) => Fate {
             safe_to_repeat: false,
@@ -238,6 +243,8 @@ mod tests {
             |phase: &str, safe| ("host callback failed".to_owned(), phase.to_owned(), safe);
         let late = CallError::TimedOut { invocation: invocation.clone() };
         assert_eq!(told(&late), ("host callback timed out".to_owned(), "effect".to_owned(), false));
+        let waited = ("host callback timed out".to_owned(), "admission".to_owned(), true);
+        assert_eq!(told(&CallError::Waited), waited);
         let lost = CallError::Unconfirmed { invocation, record: "none".to_owned() };
         assert_eq!(told(&lost), failed("commit", false));
         assert_eq!(told(&CallError::Closed("stopped")), failed("admission", true));
