@@ -5,9 +5,11 @@ that matters belongs into it: the seeds of fixtures are public.
 
     public(seed) -> 32 bytes        sign(seed, message) -> 64 bytes        verify(public, message, signature) -> bool
 
-Below: the notes that such keys sign (spec/log.md sections 3 and 4), read strictly; ValueError for what is none.
+Below: the notes that such keys sign (spec/log.md sections 3 and 4), read strictly.
 
-    read_head(bytes) -> Head        read_vkey(text) -> Key        signers(head, keys) -> (keys that signed, fault or None)
+    read_head(bytes) -> Head or None
+    read_vkey(text) -> Key; ValueError for what is none
+    signers(head, keys) -> (keys that signed, fault or None)
 """
 
 import base64
@@ -134,7 +136,14 @@ def base64_of(spelled):
 
 
 def read_head(data):
-    """A checkpoint note."""
+    """The head that a checkpoint note states, or None."""
+    try:
+        return checkpoint(data)
+    except ValueError:
+        return None
+
+
+def checkpoint(data):
     note = CHECKPOINT.fullmatch(data.decode())
     need(note and len(data) <= 524288 and not re.search(b"[\0-\x09\x0b-\x1f]", data), "not a note of three lines")
     text, origin, size, root = note[1], note[2], int(note[3]), base64_of(note[4])

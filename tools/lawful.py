@@ -18,16 +18,14 @@ from collections import Counter
 
 import ed25519
 import verify
-from verify import ZERO, Refused, fits, has, mac, sha, split, tile_path
+from verify import ZERO, Refused, fits, mac, sha, split, tile_path
 
 
 # ---- Relations between fields (event.cddl) ----
 
-FORMER, FIRST_KEY = {"origin": "origin", "size": "uint", "root": "32"}, {**verify.BODIES["key"], "reason": "genesis"}
 DENIALS = "denied:(effect-name|scope|expired|budget|token|approval|hook|loop)"
 CLOSURES = ("(landed after|not-happened (before|harmless)|in-doubt (run|other)|unrecorded record) (recovery|deadline)"
             "|(landed|not-happened) person operator")
-
 
 
 def proper(key):
@@ -37,8 +35,7 @@ def proper(key):
 
 
 verify.BEYOND.update({  # what relates one field to another
-    "genesis": lambda v: (v["predecessor"] is None or has(FORMER, v["predecessor"])) and all(
-        has(FIRST_KEY, key) and proper(key) for key in v["keys"]) and [key["use"] for key in v["keys"]] == ["head", "cosign", "cose"],
+    "genesis": lambda v: all(map(proper, v["keys"])) and [key["use"] for key in v["keys"]] == ["head", "cosign", "cose"],
     "key": proper, "redaction": lambda v: v["refs"] != [], "intent": lambda v: len(v["files"]) <= 512,
     "outcome": lambda v: len(v["seen"]) <= 512 and (v["denial"] is None or fits(DENIALS, v["denial"]) and v["result"] is None)
     and (v["status"] == "denied") == (v["denial"] is not None) == (v["intent"] is None),
@@ -649,8 +646,9 @@ class Audit(verify.Audit):
         path = "objects/%s/%s" % (episode or "_", digest.hex())
         if (path, field) in self.checked:
             return
-        self.checked |= {path} if field in ("plan", "record") else {path, (path, field)}
         data = super().object(e, episode, field, digest, bref)
+        if data is not None:
+            self.checked |= {path} if field in ("plan", "record") else {path, (path, field)}
         if field == "plan" and mac(self.episode(episode)[0], b"plan", digest)[:16] != e.body["same"]:
             self.find("same-differs", "leaf %d" % e.seq)
         if data is None or field in ("source", "result", "more"):

@@ -4,14 +4,12 @@
     verify.py EXPORT_DIR [--vkey KEY|FILE]... [--seen HEAD_FILE] [--json]
 
 The exit code is the verdict: 0 verified, 3 rewritten, 4 truncated, 5 damaged, 6 unverifiable; 1 bad usage or unreadable.
-Codes are those of spec/state.md section 4. What is not checked here tools/lawful.py checks on top of it: all other laws,
-the state and the map of episodes at each seal, possession of keys, the form of objects, records, export.json. ML-DSA-44
-(lines, proofs of possession) neither of the two verifies.
-"""
-import argparse, base64, hashlib, hmac, json, os, re, sys  # noqa: E401
+Codes are those of spec/state.md section 4. tools/lawful.py checks what is not checked here: all other laws, the state and
+the map of episodes at each seal, possession of keys, form of objects, records, export.json. Neither verifies ML-DSA-44."""
+import argparse, hmac, json, os, re, sys  # noqa: E401
 from collections import Counter, namedtuple
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from ed25519 import Key, Refused, need, read_head, read_vkey, sha, signers  # noqa: E402
+from ed25519 import Head, Key, Refused, need, read_head, read_vkey, sha, signers  # noqa: E402
 
 ZERO = bytes(32)
 VERDICTS = {0: "verified", 3: "rewritten", 4: "truncated", 5: "damaged", 6: "unverifiable"}
@@ -66,19 +64,25 @@ def item(data, at, depth):
 # ---- Envelope and bodies (event.cddl) ----
 def fits(t, v):
     """`T?` T or null, `T*` a list of T, `A;B` an array of these, a name of TYPES, a number of bytes, a pattern of text."""
-    if t in TYPES:
-        return type(v) is TYPES[t] if isinstance(TYPES[t], type) else fits(TYPES[t], v)
+    t = TYPES.get(t, t) if type(t) is str else t
+    if type(t) is dict:
+        return type(v) is dict and v.keys() == t.keys() and all(map(fits, t.values(), map(v.get, t)))
+    if type(t) is type:
+        return type(v) is t
     if ";" in t:
         return type(v) is list and len(v) == t.count(";") + 1 and all(map(fits, t.split(";"), v))
-    if t[-1] in "?*":
-        return v is None or fits(t[:-1], v) if t[-1] == "?" else type(v) is list and all(fits(t[:-1], x) for x in v)
+    if t[-1] == "?":
+        return v is None or fits(t[:-1], v)
+    if t[-1] == "*":
+        return type(v) is list and all(fits(t[:-1], x) for x in v)
     return type(v) is bytes and len(v) == int(t) if t.isdigit() else type(v) is str and re.fullmatch(t, v) is not None
 
 TYPES = {"uint": int, "bool": bool, "text": str, "map": dict, "bytes": bytes, "name": "[!-~]{1,128}", "hook": "[a-z0-9-]{1,32}",
          "origin": "[!-*,-~]{1,255}", "episode": "[a-z0-9][a-z0-9-]{0,63}", "ep": "text;uint;32", "file": "16;16?;16?",
-         "seen": "16;16", "demand": "name;name;uint", "grant": "name;name;uint;uint;bool", "change": "text;32?;32?", "opening": "32*;change*;32*"}
+         "seen": "16;16", "demand": "name;name;uint", "grant": "name;name;uint;uint;bool", "change": "text;32?;32?",
+         "opening": "32*;change*;32*", "head": {"origin": "origin", "size": "uint", "root": "32"}}
 BODIES = {kind: dict(field.split(":", 1) for field in line) for kind, *line in map(str.split, r"""
-genesis    format:worldlog/log/v1 origin:origin keys:map* predecessor:map?
+genesis    format:worldlog/log/v1 origin:origin keys:first;first;first predecessor:head?
 key        id:4 alg:ed25519|ml-dsa-44 use:head|cosign|cose pub:bytes from:uint until:uint? reason:rotation|compromise pop:bytes
 transition tool:name source:32 engine:name access:demand declared:demand* finish:bool schema:32
 episode    base_commit:32?
@@ -94,8 +98,8 @@ approval   token:32 verdict:approve|decline|expire session:16 by:16? until:uint
 hook       plan:uint point:before|after name:hook verdict:pass|block
 redaction  refs:32*? reason:person|secret|law|operator by:16?
 seal       size:uint episodes:32 fold:uint state:32""".strip().splitlines())}
-BEYOND = {}  # relations between fields: lawful.py
-def has(types, v): return v.keys() == types.keys() and all(fits(t, v[k]) for k, t in types.items())
+TYPES.update(first={**BODIES["key"], "reason": "genesis"})
+BEYOND = {}  # relations between the fields of a body: lawful.py
 
 Event = namedtuple("Event", "v seq at prev kind ep inv body")
 
@@ -107,49 +111,41 @@ def read_event(data):
     for position, t in enumerate("uint uint uint 32 text ep? 16? map".split()):
         start, (value, end) = end, item(data, end, 1)
         if position == 5 and type(value) is list and len(value) == 3 and not fits(t, value):
-            start += 1  # the part of `ep` that is at fault
-            for wanted, part in zip(("text", "uint"), value):
-                start = item(data, start, 2)[1] if fits(wanted, part) else start
+            start, parts = start + 1, []  # to the part of `ep` that is at fault
+            while fits(("text", "uint", "32")[len(parts)], value[len(parts)]):
+                parts, start = parts + [start], item(data, start, 2)[1]
         need(fits(t, value), "unexpected", start)
         need(position != 0 or value == 1, "version", value)
         need(position != 5 or value is None or fits("episode", value[0]), "episode-name", start + 1)
         values.append(value)
-    event = Event(*values)
     need(end == len(data), "trailing", end)
-    need(event.kind in BODIES or fits("x-[a-z0-9][a-z0-9-]{0,61}", event.kind), "kind", event.kind)
-    if event.kind in BODIES:
-        need(has(BODIES[event.kind], event.body) and BEYOND.get(event.kind, bool)(event.body), "body", start)
-    return event
+    kind, body = values[4], values[7]
+    need(kind in BODIES or fits("x-[a-z0-9][a-z0-9-]{0,61}", kind), "kind", kind)
+    need(kind not in BODIES or fits(BODIES[kind], body) and BEYOND.get(kind, bool)(body), "body", start)
+    return Event(*values)
 
 # ---- Tree and tiles (log.md sections 1 and 2) ----
 def tile_path(level, n, width):
-    path = "%03d" % (n % 1000)
-    while n >= 1000:
-        n //= 1000
-        path = "x%03d/%s" % (n % 1000, path)
+    *groups, last = format(n, ",").split(",")  # of three digits, the first one filled up
+    path = "".join("x%s/" % group.zfill(3) for group in groups) + last.zfill(3)
     return "tile/%s/%s" % (level, path) + (".p/%d" % width if width < 256 else "")
 
 def split(data): return [bytes(data[at:at + 32]) for at in range(0, len(data), 32)]
 
 def root_of(hashes):
-    if len(hashes) < 2:
-        return hashes[0] if hashes else sha()
-    k = 1 << (len(hashes) - 1).bit_length() - 1
-    return sha(b"\x01", root_of(hashes[:k]), root_of(hashes[k:]))
+    k = 1 << (len(hashes) - 1).bit_length() - 1 if len(hashes) > 1 else 0
+    return sha(b"\x01", root_of(hashes[:k]), root_of(hashes[k:])) if k else b"".join(hashes) or sha()
 
 class Tree:
     """Grows leaf by leaf; `levels` has the hashes of the tiles of each level, one after another."""
     def __init__(self):
         self.levels, self.size = [bytearray()], 0
-
     def append(self, node):
         level, self.size = 0, self.size + 1
         while node:
             self.levels += [bytearray()] if level == len(self.levels) else []
             self.levels[level] += node
-            node = None if len(self.levels[level]) % 8192 else root_of(split(self.levels[level][-8192:]))
-            level += 1
-
+            node, level = None if len(self.levels[level]) % 8192 else root_of(split(self.levels[level][-8192:])), level + 1
     def root(self):
         tail = []  # the root of what is in no full tile of the levels so far
         for hashes in (split(hashes[len(hashes) // 8192 * 8192:]) for hashes in self.levels):
@@ -161,7 +157,6 @@ class Laws:
     def __init__(self):
         self.seq, self.leaf, self.at, self.chains, self.entries = 0, ZERO, 0, {}, 0
         self.grants, self.calls, self.intents, self.charged, self.reserved = {}, {}, {}, Counter(), Counter()
-
     def step(self, e, leaf):
         """Folds an event, lawful or not; the code of the first check that fails, or None."""
         name, *link = e.ep or (None,)
@@ -172,13 +167,10 @@ class Laws:
             self.chains[name] = link[0] + 1, leaf
         self.seq, self.leaf, self.at = e.seq + 1, leaf, e.at
         return next((code for code, holds in checks if not holds), None)
-
     def session(self, e, body, episode):
         self.grants[body["id"]] = dict(enumerate(body["grants"]))
-
     def plan(self, e, body, episode):
         self.calls[e.seq] = {"plan": e.seq, "session": body["session"], "intent": None, "outcome": None, "cost": 0}
-
     def intent(self, e, body, episode):
         call, where = self.calls.get(body["plan"], {}), (episode, body["effect"], body["scope"])
         grants = self.grants.get(call.get("session"), {})  # none for the operator's acts, which cost nothing
@@ -192,14 +184,12 @@ class Laws:
             self.intents[e.seq] = call
             self.reserved[where] += body["cost"]
         return checks
-
     def charge(self, call, units):
         """A charge replaces what was reserved or charged before."""
         (account, before), where = call["held"], call["where"]
         account[where] = max(0, account[where] - before)
         self.charged[where] += units
         call["held"] = self.charged, units
-
     def outcome(self, e, body, episode):
         call = self.calls.get(body["plan"], {"outcome": None, "intent": None, "cost": 0})
         checks = [("plan-unknown", "plan" in call), ("outcome-repeated", call["outcome"] is None),
@@ -208,13 +198,11 @@ class Laws:
         if None not in (body["intent"], call["intent"]):
             self.charge(call, body["charge"])
         return checks
-
     def commit(self, e, body, episode):
         call, entry, self.entries = self.calls.pop(body["plan"], {}), self.entries, body["entry"] + 1
         skipped = self.intents.pop(call.get("intent"), None) and call["outcome"] is None
         return [("plan-unknown", call), ("outcome-missing", not skipped and body["outcome"] == call.get("outcome")),
                 ("entry-gap", body["entry"] == entry)]
-
     def closure(self, e, body, episode):
         call = self.intents.pop(body["intent"], None)
         if call:
@@ -231,30 +219,20 @@ BREFS = {"episode": "base_commit", "plan": "plan input", "intent": "request", "o
 
 class Audit:
     LAWS = Laws
-
     def __init__(self, root, given, seen):
         self.root, self.given, self.seen, self.head, self.origin, self.seen_root = root, given, seen, None, None, None
         self.findings, self.count, self.missing, self.keys, self.episodes, self.redacted = [], Counter(), {}, {}, {}, set()
         self.laws, self.tree, self.stopped, self.signed = self.LAWS(), Tree(), False, False
         self.public = b'"public":false' not in (self.read("export.json") or b"") and not any(
             os.path.isdir(os.path.join(root, part)) for part in ("keys", "openings", "objects"))
-
     def find(self, code, where):
         self.findings.append((code, where))
-
     def read(self, *path):
-        try:
-            with open(os.path.join(self.root, *path), "rb") as file:
-                return file.read()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-
+        path = os.path.join(self.root, *path)
+        return open(path, "rb").read() if os.path.isfile(path) else None
     def run(self):
         checkpoint = self.read("checkpoint")
-        try:
-            self.head = checkpoint and read_head(checkpoint)
-        except ValueError:
-            pass
+        self.head = read_head(checkpoint or b"")
         size = self.head.size if self.head else 0
         for data in self.entries(size):
             self.entry(data, self.tree.size)
@@ -262,11 +240,10 @@ class Audit:
                 self.seen_root = self.tree.root()
         self.complete = self.tree.size == size
         self.whole = bool(self.head) and self.complete and self.tree.root() == self.head.root
-        if not self.head:
-            self.find("head-missing" if checkpoint is None else "head-malformed", "checkpoint")
-        else:
-            if not self.whole:
-                self.find("root-differs" if self.complete else "leaf-missing", "%d leaves of %d" % (self.tree.size, size))
+        if not self.whole:
+            self.find("head-missing" if checkpoint is None else "head-malformed" if not self.head else
+                      "root-differs" if self.complete else "leaf-missing", "%d leaves of %d" % (self.tree.size, size))
+        if self.head:
             self.signatures(self.head)
             self.tiles(size)
         if self.seen:
@@ -274,12 +251,10 @@ class Audit:
         for (code, episode, bref), where in self.missing.items():
             if not {(episode, None), (episode, bref)} & self.redacted:
                 self.find(code, where)
-
     def part(self, level, n, width):
         """A tile or bundle, and its width; the full one may stand for a part."""
         data = self.read(tile_path(level, n, width))
         return (data, width) if data is not None else (self.read(tile_path(level, n, 256)), 256)
-
     def entries(self, size):
         for n in range(-(-size // 256)):
             width, at, count = min(256, size - 256 * n), 0, 0
@@ -292,7 +267,6 @@ class Audit:
                 return self.find("bundle-missing" if data is None else "bundle-cut", tile_path("entries", n, width))
             if at < len(data):
                 self.find("leaf-surplus", tile_path("entries", n, width))
-
     def entry(self, data, position):
         leaf, where = sha(b"\0", data), "leaf %d" % position
         self.tree.append(leaf)
@@ -310,10 +284,8 @@ class Audit:
         if not self.public:
             self.payloads(event, where)
         self.count["events"] += 1
-
     def key(self, key, where):
         self.keys[key["id"]] = key
-
     def signatures(self, head):
         """Rows 1, 2 and 9."""
         if self.origin not in (None, head.origin):
@@ -328,7 +300,6 @@ class Audit:
         if self.complete and not self.stopped and not signed <= inside:
             self.find("key-foreign", "the key of the head is none of the log at this size")
         self.signed = bool(signed) and self.whole and self.origin in (None, head.origin)
-
     def tiles(self, size):
         """Row 4."""
         for level, ours in enumerate(self.tree.levels):
@@ -337,14 +308,12 @@ class Audit:
                 data, full = self.part(level, n, width)
                 if data is None or len(data) != 32 * full or data[:32 * width] != ours[8192 * n:8192 * (n + 1)]:
                     self.find("tile-missing" if data is None else "tile-changed", tile_path(level, n, width))
-
     def earlier(self, seen):
         """Row 6."""
-        if seen.origin != (self.origin or seen.origin) or self.given and signers(seen, self.given)[1]:
+        if seen.origin != (self.origin or seen.origin) or not seen.root or self.given and signers(seen, self.given)[1]:
             self.find("seen-other-log", "of another log, or not signed by the key given")
         elif seen.size and self.seen_root != seen.root:
             self.find("seen-longer" if seen.size > self.tree.size else "seen-inconsistent", "%d leaves were seen" % seen.size)
-
     def episode(self, name):
         """The key of an episode or None, and its openings that no event had yet."""
         if name not in self.episodes:
@@ -355,12 +324,11 @@ class Audit:
                 while at < len(data):
                     value, at = item(data, at, 0)
                     need(fits("uint;opening", value)
-                         and value[0] > max(openings, default=-1), "no opening, or not ascending", at)
+                         and value[0] > next(reversed(openings), -1), "no opening, or not ascending", at)
                     openings[value[0]] = value[1]
             except Refused as fault:
                 self.find("opening-differs", "openings/%s: %s at byte %s" % (name, *fault.args))
         return self.episodes[name]
-
     def payloads(self, e, where):
         """Rows 11 and 12."""
         for field in ("source", "schema") if e.kind == "transition" else ():
@@ -386,7 +354,6 @@ class Audit:
         self.count["openings verified"] += 1
         for field, ref in [*zip(fields, refs), *(("more", ref) for ref in more)] if e.kind != "episode" else ():
             self.object(e, name, field, ref, mac(inner, ref))
-
     def object(self, e, episode, field, digest, bref):
         """The bytes of an object, if they are there and have its name."""
         path = "objects/%s/%s" % (episode or "_", digest.hex())
@@ -399,7 +366,7 @@ class Audit:
             return data
 
 # ---- The command line ----
-def arguments():
+def main(audit_class=Audit, checked="both chains, budgets, outcomes, entries, references (all other laws: lawful.py)"):
     parser = argparse.ArgumentParser(usage=sys.modules["__main__"].__doc__)
     parser.error = lambda message: sys.exit("error: %s" % message)  # exit code 1
     for name, options in {"export": {}, "--vkey": {}, "--seen": {}, "--json": {"action": "store_true"}}.items():
@@ -410,34 +377,24 @@ def arguments():
         keys = {read_vkey(line.strip()) for line in lines if line.strip() and line[0] != "#"}
         need(len({key.name for key in keys}) == (given.vkey is not None), "no key, or keys of several logs")
         need({"checkpoint", "export.json"} & set(os.listdir(given.export)), "no export")
-        return given, keys, given.seen and read_head(open(given.seen, "rb").read())
+        audit = audit_class(given.export, keys, given.seen and (
+            read_head(open(given.seen, "rb").read()) or Head("none", 0, b"", b"", [])))
+        audit.run()
     except (OSError, ValueError) as fault:
         parser.error(fault)
-
-def main(audit_class=Audit, checked="both chains, budgets, outcomes, entries, references (all other laws: lawful.py)"):
-    given, keys, seen = arguments()
-    audit = audit_class(given.export, keys, seen)
-    try:
-        audit.run()
-    except OSError as fault:
-        sys.exit("cannot be read: %s" % fault)
     exits = {code: EXIT.get(code, 3 if audit.signed else 5) for code, _ in audit.findings}
     verdict = min(exits.values(), default=0)  # the smallest is the worst
     findings = [{"code": code, "verdict": VERDICTS[exits[code]], "where": where} for code, where in audit.findings]
-    if given.json:
-        print(json.dumps({"verdict": VERDICTS[verdict], "exit": verdict, "counts": audit.count, "findings": findings,
-                          "public": audit.public}, sort_keys=True))
-        sys.exit(verdict)
-    if audit.head:
-        print("log         %s, size %d, root %s" % (ascii(audit.head.origin)[1:-1], audit.head.size, audit.head.root.hex()))
-    print("keys        %s; ML-DSA-44 is not checked here" % (", ".join(key.id.hex() for key in keys) or "none given"))
-    print("checked     form of every event, tree, tiles, " + checked)
-    print("payloads    " + ("a public export: none there, none checked" if audit.public else "openings and objects"))
-    for what, n in sorted(audit.count.items()):
-        print("            %d %s" % (n, what))
-    for found in findings:
-        print("FINDING     %(code)s (%(verdict)s): %(where)s" % found)
-    print("VERDICT: " + VERDICTS[verdict])
+    head = audit.head or Head("unknown", 0, b"", b"", [])
+    words = ["log         %s, size %d, root %s" % (ascii(head.origin)[1:-1], head.size, head.root.hex()),
+             "keys        %s; ML-DSA-44 is not checked here" % (", ".join(key.id.hex() for key in keys) or "none given"),
+             "checked     form of every event, tree, tiles, " + checked,
+             "payloads    " + ("a public export: none there, none checked" if audit.public else "openings and objects"),
+             *("            %d %s" % (n, what) for what, n in sorted(audit.count.items())),
+             *("FINDING     %(code)s (%(verdict)s): %(where)s" % found for found in findings),
+             "VERDICT: " + VERDICTS[verdict]]
+    answer = {"verdict": VERDICTS[verdict], "exit": verdict, "counts": audit.count, "findings": findings, "public": audit.public}
+    print(json.dumps(answer, sort_keys=True) if given.json else "\n".join(words))
     sys.exit(verdict)
 
 if __name__ == "__main__":
