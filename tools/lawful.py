@@ -614,7 +614,7 @@ class Audit(verify.Audit):
 
     def manifest(self):
         data, head = self.read("export.json"), self.head
-        if data is None:
+        if data is None or head is None:
             return
         try:
             says = read_json(data)

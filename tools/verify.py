@@ -100,7 +100,6 @@ redaction  refs:32*? reason:person|secret|law|operator by:16?
 seal       size:uint episodes:32 fold:uint state:32""".strip().splitlines())}
 TYPES.update(first={**BODIES["key"], "reason": "genesis"})
 BEYOND = {}  # relations between the fields of a body: lawful.py
-
 Event = namedtuple("Event", "v seq at prev kind ep inv body")
 
 def read_event(data):
@@ -129,7 +128,6 @@ def tile_path(level, n, width):
     *groups, last = format(n, ",").split(",")  # of three digits, the first one filled up
     path = "".join("x%s/" % group.zfill(3) for group in groups) + last.zfill(3)
     return "tile/%s/%s" % (level, path) + (".p/%d" % width if width < 256 else "")
-
 def split(data): return [bytes(data[at:at + 32]) for at in range(0, len(data), 32)]
 
 def root_of(hashes):
@@ -238,8 +236,8 @@ class Audit:
             self.entry(data, self.tree.size)
             if self.seen and self.tree.size == self.seen.size:
                 self.seen_root = self.tree.root()
-        self.complete = self.tree.size == size
-        self.whole = bool(self.head) and self.complete and self.tree.root() == self.head.root
+        self.complete = self.head is not None and self.tree.size == size
+        self.whole = self.complete and self.tree.root() == self.head.root
         if not self.whole:
             self.find("head-missing" if checkpoint is None else "head-malformed" if not self.head else
                       "root-differs" if self.complete else "leaf-missing", "%d leaves of %d" % (self.tree.size, size))
@@ -305,8 +303,8 @@ class Audit:
         for level, ours in enumerate(self.tree.levels):
             for n in range(-(-(size >> 8 * level) // 256)):
                 width = min(256, (size >> 8 * level) - 256 * n)
-                data, full = self.part(level, n, width)
-                if data is None or len(data) != 32 * full or data[:32 * width] != ours[8192 * n:8192 * (n + 1)]:
+                (data, full), due = self.part(level, n, width), ours[8192 * n:8192 * (n + 1)]
+                if data is None or len(data) != 32 * full or data[:len(due)] != due:
                     self.find("tile-missing" if data is None else "tile-changed", tile_path(level, n, width))
     def earlier(self, seen):
         """Row 6."""
@@ -396,6 +394,5 @@ def main(audit_class=Audit, checked="both chains, budgets, outcomes, entries, re
     answer = {"verdict": VERDICTS[verdict], "exit": verdict, "counts": audit.count, "findings": findings, "public": audit.public}
     print(json.dumps(answer, sort_keys=True) if given.json else "\n".join(words))
     sys.exit(verdict)
-
 if __name__ == "__main__":
     main()
