@@ -603,7 +603,9 @@ class Audit(verify.Audit):
                 for name in self.names(folder):
                     width = int(name) if re.fullmatch("[1-9][0-9]{0,2}", name) else 0
                     data, due = self.read(folder, name), ours[8192 * n:8192 * n + 32 * width]
-                    if not 0 < width < 256 or len(data) != 32 * width or data[:len(due)] != due:
+                    if width == (self.head.size >> 8 * level) - 256 * n:
+                        continue
+                    if not 0 < width < 256 or data is None or len(data) != 32 * width or data[:len(due)] != due:
                         self.find("tile-changed", folder + "/" + name)
 
     def names(self, folder):
