@@ -4,9 +4,18 @@ Verification is the strict form that spec/log.md section 3 asks for. Nothing her
 that matters belongs into it: the seeds of fixtures are public.
 
     public(seed) -> 32 bytes        sign(seed, message) -> 64 bytes        verify(public, message, signature) -> bool
+
+Below: the notes that such keys sign (spec/log.md sections 3 and 4), read strictly.
+
+    read_head(bytes) -> Head or None
+    read_vkey(text) -> Key; ValueError for what is none
+    signers(head, keys) -> (keys that signed, fault or None)
 """
 
+import base64
 import hashlib
+import re
+from collections import namedtuple
 
 FIELD = 2**255 - 19
 ORDER = 2**252 + 27742317777372353535851937790883648493
@@ -100,3 +109,63 @@ def verify(key, message, signature):
         return False
     product = multiply(challenge(signature[:32], key, message), point)
     return same(multiply(answer, BASE), add(commitment, product))
+
+
+class Refused(ValueError):
+    """Input that the specification does not admit: a code and what or where."""
+
+
+def need(holds, code, where=""):
+    if not holds:
+        raise Refused(code, where)
+
+
+def sha(*parts):
+    return hashlib.sha256(b"".join(parts)).digest()
+
+
+Head, Key = namedtuple("Head", "origin size root text lines"), namedtuple("Key", "name id pub")
+NAME = r"[^\s+]{1,255}"
+CHECKPOINT = re.compile(r"((%s)\n(0|[1-9][0-9]{0,18})\n(\S{44})\n)\n((?:\u2014 %s \S+\n){1,100})" % (NAME, NAME))
+
+
+def base64_of(spelled):
+    data = base64.b64decode(spelled, validate=True)
+    need(base64.b64encode(data).decode() == spelled, "base64 that is not canonical")
+    return data
+
+
+def read_head(data):
+    """The head that a checkpoint note states, or None."""
+    try:
+        return checkpoint(data)
+    except ValueError:
+        return None
+
+
+def checkpoint(data):
+    note = CHECKPOINT.fullmatch(data.decode())
+    need(note and len(data) <= 524288 and not re.search(b"[\0-\x09\x0b-\x1f]", data), "not a note of three lines")
+    text, origin, size, root = note[1], note[2], int(note[3]), base64_of(note[4])
+    need(size <= 1 << 62 and (size or root == sha()), "too large, or another root than that of size 0")
+    lines = [(name, base64_of(line)) for _, name, line in (line.split(" ") for line in note[5].split("\n")[:-1])]
+    need(all(len(line) > 4 and len(name.encode()) < 256 for name, line in lines + [(origin, root)]), "not a line")
+    return Head(origin, size, root, text.encode(), [(name, line[:4], line[4:]) for name, line in lines])
+
+
+def read_vkey(spelled):
+    name, key_id, public = spelled.split("+", 2)
+    typed = base64_of(public)
+    need(re.fullmatch(NAME, name) and sha(name.encode(), b"\n", typed)[:4].hex() == key_id, "a key with another id")
+    need(typed[:1] == b"\x01" and len(typed) == 33, "not the verifier key of an Ed25519 note key (type 0x01)")
+    return Key(name, bytes.fromhex(key_id), typed[1:])
+
+
+def signers(head, keys):
+    """The keys whose line verifies, and a fault if there is none, or a line that does not verify or stands twice."""
+    found = {key: [line[2] for line in head.lines if line[:2] == (key.name, key.id)] for key in keys}
+    for key, lines in found.items():
+        if lines and (len(lines) > 1 or not verify(key.pub, head.text, lines[0])):
+            return set(), "the line of key %s does not verify, or stands twice" % key.id.hex()
+    signed = {key for key, lines in found.items() if lines}
+    return signed, None if signed else "no line of a key that is known"

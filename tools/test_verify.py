@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Tests of tools/verify.py: makes small logs with an encoder of its own, exports them, breaks them, and looks at the verdict.
+"""Tests of verify.py and lawful.py: makes small logs with an encoder of its own, exports them, breaks them, and looks at
+the verdicts of both programs.
 
     test_verify.py [WORD]    only the cases whose name contains WORD
 
-The ML-DSA-44 key is bytes of a fixture: Python makes no such key. Standard library only.
+With the path of a binary of worldlog in WORLDLOG_BINARY, its exit code is compared too, and each other one is told.
+test_verify.key has the public ML-DSA-44 key and its proof of possession of a log of this origin: Python makes no such key.
 """
 
 import base64
@@ -11,17 +13,19 @@ import hashlib
 import hmac
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import ed25519
+import lawful
 import verify
 
 TOOLS = Path(__file__).resolve().parent
 FIXTURES = TOOLS.parent / "fixtures"
-ORIGIN = "log.example/stranger"
+ORIGIN = "worldlog.local/248a7738"
 DAY = 86_400_000
 START = 1_767_225_600_000
 
@@ -90,7 +94,8 @@ def fixture(path):
     return out
 
 
-COSIGN = verify.read_event(fixture(FIXTURES / "event/ok/genesis.hex")).body["keys"][1]
+COSIGN = base64.b64decode((TOOLS / "test_verify.key").read_text())
+COSIGN = {"pub": COSIGN[:1312], "pop": COSIGN[1312:]}
 K_EP = sha(b"the key of the episode")
 SESSION, AUDITOR = sha(b"session")[:16], sha(b"auditor")[:16]
 KEY_TYPES = {"head": b"\x01", "cosign": b"\x06", "cose": b"\xffworldlog/cose/v1"}
@@ -116,7 +121,7 @@ def vkey(seed=SEED, origin=ORIGIN):
 def checkpoint(leaves, seed=SEED, origin=ORIGIN):
     text = "%s\n%d\n%s\n" % (origin, len(leaves), base64.b64encode(root(leaves)).decode())
     line = bytes.fromhex(vkey(seed, origin).split("+")[1]) + ed25519.sign(seed, text.encode())
-    cosign = KEYS[1]["id"] + bytes(8) + COSIGN["pop"]
+    cosign = bytes(4) + bytes(8) + COSIGN["pop"]  # of a key that nobody knows
     return text + "\n" + "".join("\u2014 %s %s\n" % (origin, base64.b64encode(x).decode()) for x in (cosign, line))
 
 
@@ -126,7 +131,7 @@ class Log:
     def __init__(self, keys=KEYS, origin=ORIGIN):
         self.events, self.leaves, self.chains = [], [], {}
         self.openings, self.objects, self.at, self.invocations, self.ended = {}, {}, START, 0, None
-        self.state = verify.State()  # only for its rows; the digest over them is computed here
+        self.state = lawful.State()  # only for its rows; the digest over them is computed here
         self.add("genesis", {"format": "worldlog/log/v1", "origin": origin, "keys": keys, "predecessor": None})
 
     def add(self, kind, body, ep=None, inv=None, seq=None, prev=None, link=None, refs=(), files=(), more=()):
@@ -154,12 +159,12 @@ class Log:
         self.objects[ep or "_", sha(data).hex()] = data
         return sha(data)
 
-    def begin(self, budget=1000, confirm=False, grants=None, ep="ep1"):
+    def begin(self, budget=1000, confirm=False, schema=b"{}", ep="ep1"):
         self.add("episode", {"base_commit": None}, ep)
         self.transition = self.add("transition", {
             "tool": "write", "source": self.object(None, b"source"), "engine": "engine/1",
             "access": ["write", "worktree", 1], "declared": [["write", "worktree", 1]], "finish": True,
-            "schema": self.object(None, {})})
+            "schema": self.object(None, schema)})
         self.session(budget, confirm)
         self.add("session", {"id": AUDITOR, "cred": sha(b"cred of the auditor"), "role": "auditor", "grants": [],
                              "expires": START + DAY, "label": mac(K_EP, b"label", b"somebody")})
@@ -200,7 +205,7 @@ class Log:
             self.ep, self.inv, refs=refs, files=[["a.txt", None, new]])
         return self
 
-    def outcome(self, status="ok", record=None, **changes):
+    def outcome(self, status="ok", record=None, plain=None, more=(), **changes):
         denied = status == "denied"
         account = {"effect": "write", "scope": "worktree", "cost": 1, "budgetBefore": self.left() if denied else self.before,
                    "status": status, "denial": "denied:budget" if denied else None, "n": 0.5, "who": "\u00e9\n\U0001f600"}
@@ -208,13 +213,13 @@ class Log:
         data = json.dumps({**account, **(record or {})}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         refs = {"record": self.object(self.ep, data.encode())}
         if not denied:
-            refs["result"] = self.object(self.ep, b"\xff any bytes")
+            refs["result"] = self.object(self.ep, plain or {"ok": True})
         content = sha(b"new%d" % self.invocations)
         self.ended = self.add("outcome", {
             "plan": self.planned, "intent": None if denied else self.intended, "status": status, "charge": 0 if denied else 1,
             "denial": "denied:budget" if denied else None, "result": None, "recovered": False,
             "seen": [[mac(K_EP, b"path", b"a.txt")[:16], mac(K_EP, b"file", content)[:16]]],
-            **self.brefs(refs), **changes}, self.ep, self.inv, refs=list(refs.values()), files=[["a.txt", content, None]])
+            **self.brefs(refs), **changes}, self.ep, self.inv, refs=list(refs.values()), files=[["a.txt", content, None]], more=more)
         return self
 
     def commit(self, **changes):
@@ -229,8 +234,8 @@ class Log:
                              **self.brefs({"record": ref}), **changes}, self.ep, self.inv, refs=[ref])
         return self
 
-    def call(self, **plan):
-        return self.plan(**plan).intent().outcome().commit()
+    def call(self, result=None, more=(), **plan):
+        return self.plan(**plan).intent().outcome(plain=result, more=more).commit()
 
     def seal(self, **changes):
         episodes = [(sha(name.encode()), sha(n.to_bytes(8, "big"), last)) for name, (n, last) in self.chains.items()]
@@ -257,6 +262,10 @@ class Log:
                 write(out, verify.tile_path(level, at // 256, len(hashes[at:at + 256])), b"".join(hashes[at:at + 256]))
             hashes = [root(hashes[at:at + 256]) for at in range(0, len(hashes) - 255, 256)]
             level += 1
+        write(out, "export.json", json.dumps({
+            "export": "worldlog/export/v1", "origin": origin, "public": public, "size": len(self.leaves), "vkey": vkey(seed, origin),
+            "root": base64.b64encode(root(self.leaves)).decode(), "vkeys": [vkey(seed, origin)]},
+            sort_keys=True, separators=(",", ":")).encode())
         if public:
             return
         for (ep, name), data in self.objects.items():
@@ -276,7 +285,7 @@ def rich():
     """A lawful log with every kind and every course of a call."""
     log = Log().begin()
     log.call().call(claim=b"task-1")
-    log.plan().outcome("denied").commit()
+    log.plan().outcome("denied").commit(refused=True)
     log.plan()
     log.ended = None
     log.commit(refused=True)
@@ -317,8 +326,17 @@ def rich():
 PASSED, FAILED = [], []
 
 
-def case(name, exit_code, codes, make, change=None, args=("--vkey", vkey()), says="", **export):
-    """Exports a log, changes the export; expects the exit code, all of the findings' codes, and words in the output."""
+ONLY_LAWFUL = set("""key-unproven object-not-canonical same-differs record-differs export-differs leaf-changed state-differs
+episodes-differ session-unknown session-not-live session-elsewhere session-changed refusal-unmarked recovery-unmarked
+calls-overlap claim-repeated transition-unknown effect-undeclared frozen approval-missing token-repeated closure-unlawful
+episode-unknown episode-repeated genesis-misplaced envelope-misfit by-unknown""".split())
+BINARY = os.environ.get("WORLDLOG_BINARY")
+
+
+def case(name, exit_code, codes, make, change=None, args=("--vkey", vkey()), says="", basic=None, **export):
+    """Exports a log, changes the export; expects the exit code, all of the findings' codes, and words in the output.
+
+    Of verify.py those codes are expected that it knows, or those of `basic`."""
     if len(sys.argv) > 1 and sys.argv[1] not in name:
         return
     with tempfile.TemporaryDirectory() as out:
@@ -326,19 +344,31 @@ def case(name, exit_code, codes, make, change=None, args=("--vkey", vkey()), say
         log.export(out, **export)
         if change:
             change(Path(out), log)
-        run = subprocess.run([sys.executable, str(TOOLS / "verify.py"), out, *(a.replace("OUT", out) for a in args)],
-                             capture_output=True, text=True)
+        args = [a.replace("OUT", out) for a in args]
+        expect("lawful.py", name, out, args, exit_code, codes.split(), says)
+        known = sorted(set(codes.split()) - ONLY_LAWFUL) if basic is None else basic.split()
+        worst = min((verify.EXIT.get(code, 5 if exit_code == 5 else 3) for code in known), default=0)
+        expect("verify.py", name, out, args, 1 if exit_code == 1 else worst, known, "")
+        if BINARY:
+            run = subprocess.run([BINARY, "verify", out, *args], capture_output=True, text=True)
+            if run.returncode != exit_code:
+                found = [line for line in run.stdout.splitlines() if line.startswith("finding")]
+                print("BINARY %s: exit %d, here %d: %s; here %s" % (name, run.returncode, exit_code, found[:4], codes))
+
+
+def expect(program, name, out, args, exit_code, codes, says):
+    run = subprocess.run([sys.executable, str(TOOLS / program), out, *args], capture_output=True, text=True)
     found = sorted({line.split()[1] for line in run.stdout.splitlines() if line.startswith("FINDING")})
     verdict = "VERDICT: %s\n" % verify.VERDICTS[exit_code] if exit_code in verify.VERDICTS else ""
-    good = run.returncode == exit_code and found == sorted(codes.split()) and run.stdout.endswith(verdict) and says in run.stdout
+    good = run.returncode == exit_code and found == sorted(codes) and run.stdout.endswith(verdict) and says in run.stdout
     (PASSED if good else FAILED).append(name)
-    if not good:
-        print("FAILED %s: exit %d (%d is due), findings %s\n%s%s" % (
-            name, run.returncode, exit_code, " ".join(found), run.stdout, run.stderr))
+    if not good or run.stderr and exit_code != 1:
+        print("FAILED %s %s: exit %d (%d is due), findings %s (%s)\n%s%s" % (
+            program, name, run.returncode, exit_code, " ".join(found), " ".join(codes), run.stdout[-1500:], run.stderr))
 
 
-def unlawful(name, code, make, exit_code=3):
-    case("law: " + name, exit_code, code, lambda: make(Log().begin()))
+def unlawful(name, code, make, exit_code=3, **more):
+    case("law: " + name, exit_code, code, lambda: make(Log().begin()), **more)
 
 
 def replaced(events, position, old, new):
@@ -351,6 +381,7 @@ def replaced(events, position, old, new):
 def entries(log, out, events):
     """Overwrites the entries of an export, and nothing else."""
     log.export(out, events=events, leaves=log.leaves, public=True)
+    export_json(out, log)
 
 
 def edit(path, change):
@@ -385,58 +416,77 @@ def exports():
     case("good, with an earlier head", 0, "", good, seen(lambda log: log.leaves[:200]), SEEN)
     case("good, with the same head", 0, "", good, seen(lambda log: log.leaves), SEEN)
     case("good, with a head of nothing", 0, "", good, seen(lambda log: []), SEEN)
+    case("good, with the key in a file", 0, "", good, lambda out, log: write(out, "key", b"# mine\n" + vkey().encode() + b"\n"),
+         ("--vkey", "OUT/key"))
     case("public", 0, "", good, says="a public export: none there, none checked", public=True)
-    case("no key", 6, "key-not-given", good, args=(),
-         says="consistent with key %s found inside; no key was given" % KEYS[0]["id"].hex())
-    case("key of another", 3, "key-foreign signature-missing", good, args=("--vkey", vkey(sha(b"other"))))
-    case("key of another log", 3, "key-foreign origin-differs signature-missing", good,
+    case("result of any bytes", 0, "", lambda: Log().begin().call(result=b"\xff any bytes"))
+    case("no key", 6, "no-key", good, args=(), says="consistent with %s inside" % KEYS[0]["id"].hex())
+    case("no key, and signed by none inside", 3, "head-forged no-key", good, args=(), seed=sha(b"other"))
+    case("key of another", 3, "head-forged", good, args=("--vkey", vkey(sha(b"other"))))
+    case("key of another log", 3, "head-forged", good, args=("--vkey", vkey(origin="log.example/other")))
+    case("head of another log", 3, "head-other-log key-foreign", good, origin="log.example/other",
          args=("--vkey", vkey(origin="log.example/other")))
-    case("signed by another, who copied the key id", 3, "signature-wrong", good,
+    case("signed by another, and the log does not name him", 3, "key-foreign", good, args=("--vkey", vkey(sha(b"x"))), seed=sha(b"x"))
+    case("signed by another, who copied the key id", 3, "head-forged", good,
          edit("checkpoint", lambda data: data[:-40] + (b"A" if data[-40:-39] != b"A" else b"B") + data[-39:]))
-    case("shorter than seen", 4, "head-shorter", good,
-         seen(lambda log: log.leaves + [sha(b"more")]), SEEN)
-    case("not what was seen", 3, "head-differs", good, seen(lambda log: [sha(b"x")] + log.leaves[1:200]), SEEN)
-    case("head seen by nobody we know", 1, "", good, seen(lambda log: log.leaves, sha(b"other")), SEEN)
+    case("signed twice", 3, "head-forged", good,
+         edit("checkpoint", lambda data: data + data[data.rindex(b"\xe2\x80\x94"):]))
+    case("shorter than seen", 4, "seen-longer", good, seen(lambda log: log.leaves + [sha(b"more")]), SEEN)
+    case("not what was seen", 3, "seen-inconsistent", good, seen(lambda log: [sha(b"x")] + log.leaves[1:200]), SEEN)
+    case("head seen by nobody we know", 3, "seen-other-log", good, seen(lambda log: log.leaves, sha(b"other")), SEEN)
+    case("head seen of another log", 3, "seen-other-log", good, seen(lambda log: log.leaves, origin="log.example/other"), SEEN)
+    case("head seen that is none", 3, "seen-other-log", good, lambda out, log: write(out, "seen", b"none"), SEEN)
     case("usage", 1, "", good, args=("--vkey", "nonsense"))
-    case("no checkpoint", 1, "", good, lambda out, log: (out / "checkpoint").unlink())
-    case("checkpoint with an extension line", 5, "checkpoint-malformed", good,
+    case("no export", 1, "", good, lambda out, log: [(out / name).unlink() for name in ("checkpoint", "export.json")])
+    case("no checkpoint", 6, "head-missing", good, lambda out, log: (out / "checkpoint").unlink())
+    case("checkpoint with an extension line", 5, "head-malformed", good,
          edit("checkpoint", lambda data: data.replace(b"\n\n", b"\nmore\n\n")))
-    case("bundle cut short", 5, "bundle-malformed", good,
-         edit("tile/entries/001.p/%d" % (len(good.events) - 256), lambda data: data[:-1]))
-    case("bundle with more", 5, "bundle-malformed", good,
-         edit("tile/entries/001.p/%d" % (len(good.events) - 256), lambda data: data + b"\0\1x"))
-    case("bundle missing", 5, "entries-missing", good,
-         lambda out, log: (out / ("tile/entries/001.p/%d" % (len(log.events) - 256))).unlink())
-    case("hash tile forged", 5, "leaf-changed", good, edit("tile/0/000", lambda data: sha(b"x") + data[32:]))
+    bundle = "tile/entries/001.p/%d" % (len(good.events) - 256)
+    case("bundle cut short", 4, "bundle-cut leaf-missing", good, edit(bundle, lambda data: data[:-1]))
+    case("bundle with more", 5, "leaf-surplus", good, edit(bundle, lambda data: data + b"\0\1x"))
+    case("bundle missing", 4, "bundle-missing leaf-missing", good, lambda out, log: (out / bundle).unlink())
+    case("full bundle in place of a part", 0, "", good, lambda out, log: (
+        write(out, "tile/entries/001", (out / bundle).read_bytes()), (out / bundle).unlink()))
+    case("hash tile forged", 5, "tile-changed", good, edit("tile/0/000", lambda data: sha(b"x") + data[32:]))
     case("upper hash tile forged", 5, "tile-changed", good, edit("tile/1/000.p/1", lambda data: sha(b"x")))
-    case("hash tile missing", 0, "", good, lambda out, log: (out / "tile/0/000").unlink())
+    case("hash tile missing", 5, "tile-missing", good, lambda out, log: (out / "tile/0/000").unlink())
+    case("hash tile of an earlier size forged", 5, "tile-changed", good, lambda out, log: write(out, "tile/0/000.p/1", sha(b"x")), basic="")
     case("objects swapped", 5, "object-changed", good, swap_objects)
-    case("object missing", 0, "", good, lambda out, log: (out / an_object(log, "commit")).unlink(), says="1 objects missing")
+    case("object missing", 5, "object-missing", good, lambda out, log: (out / an_object(log, "commit")).unlink())
     case("object under another name", 5, "object-changed", good,
-         lambda out, log: write(out, "objects/ep1/" + "0" * 64, b"{}"))
-    case("key of the episode missing", 0, "", good, lambda out, log: (out / "keys/ep1").unlink())
-    case("key of the episode swapped", 3, "opening-differs", good, edit("keys/ep1", lambda data: b"0" * 64 + b"\n"))
-    case("openings missing", 0, "", good, lambda out, log: (out / "openings/ep1").unlink())
-    case("openings cut short", 5, "opening-malformed", good, edit("openings/ep1", lambda data: data[:-1]))
-    case("opening that does not open", 3, "opening-differs", good,
+         lambda out, log: write(out, "objects/ep1/" + "0" * 64, b"{}"), basic="")
+    case("key of the episode missing", 5, "episode-key-missing", good, lambda out, log: (out / "keys/ep1").unlink())
+    case("key of the episode malformed", 5, "episode-key-missing", good, edit("keys/ep1", lambda data: data[:-1]))
+    case("key of the episode swapped", 5, "opening-differs", good, edit("keys/ep1", lambda data: b"0" * 64 + b"\n"))
+    case("openings missing", 5, "opening-missing", good, lambda out, log: (out / "openings/ep1").unlink())
+    case("openings cut short", 5, "opening-differs opening-missing", good, edit("openings/ep1", lambda data: data[:-1]))
+    case("opening that does not open", 5, "opening-differs", good,
          edit("openings/ep1", lambda data: data.replace(good.openings["ep1"][3][1][0][0], sha(b"x"))))
-    case("opening of another path", 3, "opening-differs", good,
+    case("opening of another path", 5, "opening-differs", good,
          edit("openings/ep1", lambda data: data.replace(b"ea.txt", b"eb.txt", 1)))
-    case("opening of no event", 5, "opening-malformed", good,
-         edit("openings/ep1", lambda data: cbor([0, [[sha()], [], []]]) + data))
+    case("opening of no event", 5, "opening-differs", good,
+         edit("openings/ep1", lambda data: cbor([0, [[sha()], [], []]]) + data), basic="")
+    case("object that no field names missing", 5, "object-missing", lambda: Log().begin().call(more=[sha(b"nowhere")]))
+    case("all payloads missing", 5, "episode-key-missing opening-missing object-missing", good, lambda out, log: [
+        shutil.rmtree(out / part) for part in ("keys", "openings", "objects")])
+    case("export.json of another size", 5, "export-differs", good, edit("export.json", lambda data: data.replace(b'"size":', b'"size":1')))
+    case("export.json that is not canonical", 5, "export-differs", good, edit("export.json", lambda data: data + b" "))
+    case("export.json that says public", 5, "export-differs", good, edit("export.json", lambda data: data.replace(b"false", b"true")))
+    case("export.json missing", 0, "", good, lambda out, log: (out / "export.json").unlink())
 
 
 def events():
     good = rich()
     at = len(good.events) - 1
     tampered = replaced(good.events, 2, b"engine/1", b"engine/2")
-    case("event changed", 3, "chain-broken leaf-changed root-differs state-differs tile-changed", good,
-         lambda out, log: entries(log, out, tampered))
-    case("event and tiles changed", 3, "chain-broken root-differs state-differs", good,
-         lambda out, log: log.export(out, events=tampered))
-    case("event removed at the end", 5, "entries-missing", good, lambda out, log: (
-        entries(log, out, log.events[:-1]),
-        (out / ("tile/entries/001.p/%d" % (at - 256))).replace(out / ("tile/entries/001.p/%d" % (at - 255)))))
+    case("event changed", 5, "chain-broken leaf-changed root-differs state-differs", good,
+         lambda out, log: entries(log, out, tampered), basic="chain-broken root-differs tile-changed")
+    case("event and tiles changed", 5, "chain-broken root-differs state-differs tile-changed", good,
+         lambda out, log: log.export(out, events=tampered), basic="chain-broken root-differs")
+    case("event changed, the rest signed anew", 3, "chain-broken state-differs", lambda: resigned(tampered))
+    case("event removed at the end", 4, "bundle-missing leaf-missing", good, lambda out, log: (
+        entries(log, out, log.events[:-1]), export_json(out, log),
+        (out / ("tile/entries/001.p/%d" % (at - 256))).unlink(), (out / ("tile/entries/001.p/%d" % (at - 255))).unlink()))
 
     def removed():
         log = Log().begin()
@@ -446,18 +496,45 @@ def events():
     case("event removed, the rest signed anew", 3, "seq-gap", removed)
     case("event that is not canonical", 3, "event-malformed", lambda: raw(lambda data: b"\x88\x18\x01" + data[2:]))
     case("event cut short", 3, "event-malformed", lambda: raw(lambda data: data[:-1]))
+    case("event cut short by somebody else", 5, "event-malformed root-differs tile-changed", lambda: raw(lambda data: data[:-1]),
+         signed_before, basic="event-malformed root-differs")
     case("event of an unknown kind", 6, "kind-unknown", lambda: unknown("checkpoint"))
+    case("event of another version", 6, "kind-unknown", lambda: raw(lambda data: b"\x88\x02" + data[2:]))
     case("key that nobody proved", 3, "key-unproven", lambda: with_key(pop=bytes(64)))
-    case("key with another id", 3, "key-id-wrong", lambda: with_key(id=bytes(4)))
+    case("key with another id", 3, "key-unproven", lambda: with_key(id=bytes(4)))
     case("key out of use", 3, "key-foreign", lambda: with_head(until=2))
     case("record of another effect", 3, "record-differs", lambda: Log().begin().plan().intent().outcome(
         record={"effect": "read"}).commit())
     case("record with another budget", 3, "record-differs", lambda: Log().begin().plan().intent().outcome(
         record={"budgetBefore": 999}).commit())
     case("plan of another `same`", 3, "same-differs", lambda: Log().begin().plan(same=bytes(16)).intent().outcome().commit())
-    case("record that is not canonical", 3, "object-malformed", spaced)
+    case("answer that is not canonical", 5, "object-not-canonical", spaced)
+    case("schema that is not canonical", 5, "object-not-canonical", lambda: Log().begin(schema=b"{ }"))
     case("redacted objects", 0, "", redacted, lambda out, log: (out / an_object(log, "commit")).unlink(),
          says="1 payloads missing that a redaction covers")
+    case("redacted episode", 0, "", lambda: (log := Log().begin().call(), log.add(
+        "redaction", {"refs": None, "reason": "law", "by": None}, "ep1"))[0], lambda out, log: [
+        shutil.rmtree(out / part) for part in ("keys", "openings", "objects/ep1")])
+
+
+def export_json(out, log, leaves=None):
+    """Says of an export that was changed what its head says, and that it has payloads."""
+    says = json.loads((out / "export.json").read_text())
+    says.update(public=False, root=base64.b64encode(root(leaves or log.leaves)).decode())
+    write(out, "export.json", json.dumps(says, sort_keys=True, separators=(",", ":")).encode())
+
+
+def signed_before(out, log):
+    """The head is of another last event."""
+    leaves = log.leaves[:-1] + [sha(b"x")]
+    write(out, "checkpoint", checkpoint(leaves).encode())
+    export_json(out, log, leaves)
+
+
+def resigned(events):
+    log = rich()
+    log.events, log.leaves = list(events), [sha(b"\x00", data) for data in events]
+    return log
 
 
 def raw(change):
@@ -505,12 +582,18 @@ def redacted():
     return log
 
 
+def redaction(log, by):
+    log.add("redaction", {"refs": [sha(b"x")], "reason": "law", "by": by}, "ep1")
+    return log
+
+
 def laws():
     unlawful("budget exceeded", "budget-exceeded", lambda log: log.session(0) or log.plan().intent())
     unlawful("budget misstated", "budget-misstated", lambda log: log.call().plan().intent(before=1000).outcome(
         record={"budgetBefore": 1000}).commit())
     unlawful("plan of an unknown session", "session-unknown", lambda log: log.plan(session=bytes(16)))
-    unlawful("intent of an unknown session", "session-unknown", lambda log: log.plan(session=bytes(16)).intent().outcome().commit())
+    unlawful("intent of an unknown session", "session-unknown", lambda log: log.plan(
+        session=bytes(16)).intent().outcome().commit(), basic="grant-missing")
     unlawful("intent without plan", "plan-unknown", lambda log: log.call().intent() and log)
     unlawful("intent after the session was revoked", "session-not-live", lambda log: (
         log.plan(), log.add("revocation", {"session": SESSION, "reason": "compromise"}, "ep1"), log.intent())[2])
@@ -525,7 +608,7 @@ def laws():
     unlawful("two calls at once", "calls-overlap", lambda log: log.plan().plan())
     unlawful("claim twice", "claim-repeated", lambda log: log.call(claim=b"c").call(claim=b"c"))
     unlawful("unknown transition", "transition-unknown", lambda log: log.plan(tool="read"))
-    unlawful("effect not declared", "effect-undeclared", lambda log: log.plan().intent(effect="erase"))
+    unlawful("effect not declared", "effect-undeclared", lambda log: log.plan().intent(effect="erase"), basic="grant-missing")
     unlawful("no such grant", "grant-missing", lambda log: log.plan().intent(grant=1))
     unlawful("grant over", "session-not-live", lambda log: (log.plan(), setattr(log, "at", START + DAY), log.intent())[2])
     unlawful("frozen", "frozen", lambda log: (log.plan(), log.add("freeze", {"frozen": True}, "ep1"), log.intent())[2])
@@ -533,7 +616,8 @@ def laws():
     unlawful("declined", "approval-missing", lambda log: log.session(9, True) or log.approve(
         b"t", verdict="decline").plan(token=b"t").intent())
     unlawful("token twice", "token-repeated", lambda log: log.call(token=b"t").call(token=b"t"))
-    unlawful("admin with cost", "admin-misfit", lambda log: log.plan(front="admin").intent(grant=None, before=0))
+    unlawful("admin with cost", "admin-misfit", lambda log: log.plan(
+        front="admin").intent(grant=None, before=0), basic="budget-exceeded")
     unlawful("closure of nothing", "intent-unknown", lambda log: log.call().closure("landed", "after"))
     unlawful("closure of an open intent by the operator", "closure-unlawful", lambda log: log.plan().intent().closure(
         "landed", "person", "operator"))
@@ -556,7 +640,17 @@ def laws():
         "episode", {"base_commit": None}, "ep2") and log.session(ep="ep2") or log)
     unlawful("seal of another state", "state-differs", lambda log: log.seal(state=bytes(32)))
     unlawful("seal of other episodes", "episodes-differ", lambda log: log.seal(episodes=bytes(32)))
-    unlawful("seal of another fold", "fold-unknown", lambda log: log.seal(fold=2), 6)
+    unlawful("seal of another fold", "", lambda log: log.seal(fold=2, state=bytes(32)), 0)
+    unlawful("denied, and not refused", "refusal-unmarked", lambda log: log.plan().outcome("denied").commit())
+    unlawful("session again after it was revoked", "session-changed", lambda log: (
+        log.add("revocation", {"session": SESSION, "reason": "operator"}, "ep1"), log.session(5), log)[2])
+    unlawful("revocation elsewhere", "session-elsewhere", lambda log: log.add(
+        "revocation", {"session": SESSION, "reason": "operator"}) and log)
+    unlawful("approval by an auditor", "by-unknown", lambda log: log.approve(b"t", by=AUDITOR))
+    unlawful("approval by nobody known", "by-unknown", lambda log: log.approve(b"t", by=bytes(16)))
+    unlawful("redaction by an auditor", "", lambda log: redaction(log, AUDITOR), 0)
+    unlawful("redaction by an agent", "by-unknown", lambda log: redaction(log, SESSION))
+    unlawful("admin with a claim", "admin-misfit", lambda log: log.plan(front="admin", claim=b"c"), basic="")
 
 
 def fixtures():
@@ -574,7 +668,7 @@ def fixtures():
             print("FAILED %s: %s, %s is due" % (path, " ".join(got), " ".join(expected)))
     for path in sorted((FIXTURES / "canon/ok").glob("*.canon")) + sorted((FIXTURES / "canon/err").glob("*.json")):
         try:
-            verify.read_json(path.read_bytes())
+            lawful.read_json(path.read_bytes())
             got = ".canon"
         except verify.Refused:
             got = ".json"
