@@ -159,6 +159,8 @@ pub const CODES: &[(&str, Verdict)] = &[
     ("object-changed", Verdict::Damaged),
     ("object-missing", Verdict::Damaged),
     ("object-not-canonical", Verdict::Damaged),
+    ("same-differs", Verdict::Rewritten),
+    ("record-differs", Verdict::Rewritten),
     ("opening-differs", Verdict::Damaged),
     ("opening-missing", Verdict::Damaged),
     ("episode-key-missing", Verdict::Damaged),

@@ -1,9 +1,9 @@
 //! Payloads: whether the objects beside a log are those that its blinded references name.
 
 use super::Report;
-use crate::canon::is_canonical;
+use crate::canon::{self, Value, is_canonical};
 use crate::event::blind::{EpisodeKey, Opening};
-use crate::event::{B32, Body, EpisodeName, Event};
+use crate::event::{B32, Body, EpisodeName, Event, Intent, Outcome};
 use crate::merkle::hash::{Hash, sha256};
 use crate::state::State;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +44,8 @@ pub struct PayloadAudit {
     keys: BTreeMap<EpisodeName, Option<EpisodeKey>>,
     redactions: Redactions,
     missing: Vec<Missing>,
+    /// Intents without an end yet, by seq: what their records have to say.
+    intents: BTreeMap<u64, Intent>,
 }
 
 impl PayloadAudit {
@@ -59,6 +61,11 @@ impl PayloadAudit {
                 self.redactions.refs.extend(redaction.refs.iter().flatten());
             }
             body => {
+                match body {
+                    Body::Intent(intent) => drop(self.intents.insert(event.seq, intent.clone())),
+                    Body::Closure(closure) => drop(self.intents.remove(&closure.intent)),
+                    _ => {}
+                }
                 let brefs = body.brefs();
                 if let (Some(ep), false) = (&event.ep, brefs.is_empty()) {
                     self.opened(report, event, &ep.name, &brefs, payloads);
@@ -131,8 +138,19 @@ impl PayloadAudit {
         if matches!(event.body, Body::Episode(_)) {
             return;
         }
-        for (hash, bref) in opening.refs.iter().zip(brefs) {
-            self.object(report, seq, Some(episode), Some(*bref), hash, true, payloads);
+        let mut first = None;
+        for (index, (hash, bref)) in opening.refs.iter().zip(brefs).enumerate() {
+            let bytes = self.object(report, seq, Some(episode), Some(*bref), hash, true, payloads);
+            if index == 0 {
+                first = bytes;
+            }
+        }
+        match (&event.body, opening.refs.first()) {
+            (Body::Plan(plan), Some(hash)) if plan.same != key.same(hash) => {
+                report.find("same-differs", Some(seq), "`same` is not the plan's token".to_owned());
+            }
+            (Body::Outcome(outcome), _) => self.record(report, seq, outcome, first.as_deref()),
+            _ => {}
         }
         let invocation = event.inv.map(|inv| key.invocation(&inv));
         for hash in &opening.more {
@@ -154,7 +172,7 @@ impl PayloadAudit {
         hash: &Hash,
         json: bool,
         payloads: &mut dyn Payloads,
-    ) {
+    ) -> Option<Vec<u8>> {
         let name = || format!("object sha256:{}", crate::event::hex(hash));
         match payloads.object(episode, hash) {
             Ok(Some(bytes)) if sha256(&bytes) != *hash => {
@@ -165,6 +183,7 @@ impl PayloadAudit {
                 if json && !is_canonical(&bytes) {
                     report.find("object-not-canonical", Some(seq), name());
                 }
+                return Some(bytes);
             }
             Ok(None) => {
                 let episode = episode.cloned();
@@ -177,6 +196,30 @@ impl PayloadAudit {
                 });
             }
             Err(error) => report.find("store-damaged", Some(seq), format!("{}: {error}", name())),
+        }
+        None
+    }
+
+    /// Compares a record with the events whose account it is.
+    fn record(&mut self, report: &mut Report, seq: u64, outcome: &Outcome, bytes: Option<&[u8]>) {
+        let intent = outcome.intent.and_then(|intent| self.intents.remove(&intent));
+        let Some(record) = bytes.and_then(|bytes| canon::parse(bytes).ok()) else { return };
+        let mut due = vec![
+            ("status", Value::from(outcome.status.as_str())),
+            ("denial", outcome.denial.map(crate::event::Denial::as_str).into()),
+        ];
+        if let Some(intent) = intent {
+            due.extend([
+                ("effect", intent.effect.as_str().into()),
+                ("scope", intent.scope.as_str().into()),
+                ("cost", intent.cost.into()),
+                ("budgetBefore", intent.before.into()),
+            ]);
+        }
+        let wrong = due.iter().find(|(name, value)| record.get(name) != Some(value));
+        if let Some((name, _)) = wrong {
+            let detail = format!("the record's `{name}` is not that of the events");
+            report.find("record-differs", Some(seq), detail);
         }
     }
 

@@ -96,7 +96,7 @@ fn a_decision_that_no_longer_holds_is_not_written() {
     assert_eq!(misstated.err(), Some(Refused::Changed(Unlawful::BudgetMisstated)));
     let call = CallOf::new(0);
     let plan = ledger.commit_blocking(call.intent(transition, 1, false)).expect("commits").first;
-    ledger.commit_blocking(call.outcome(plan, Status::Failed)).expect("commits");
+    ledger.commit_blocking(call.outcome(plan, Status::Failed, 1)).expect("commits");
     let spent = ledger.commit_blocking(CallOf::new(1).intent(transition, 0, false));
     assert_eq!(spent.err(), Some(Refused::Changed(Unlawful::BudgetExceeded)));
     world.clock.advance(3_600_000);
@@ -236,7 +236,8 @@ fn a_clock_that_cannot_be_believed_stops_intents_only() {
     let call = CallOf::new(0);
     let plan = ledger.commit_blocking(call.intent(transition, 10, false)).expect("commits").first;
     world.clock.set_wall(START - 6_000);
-    let outcome = ledger.commit_blocking(call.outcome(plan, Status::Ok)).expect("what began ends");
+    let outcome =
+        ledger.commit_blocking(call.outcome(plan, Status::Ok, 10)).expect("what began ends");
     assert_eq!(outcome.at, START, "time does not go back");
     let refused = ledger.commit_blocking(CallOf::new(1).intent(transition, 9, false));
     assert!(matches!(refused, Err(Refused::Clock { .. })), "{refused:?}");
@@ -267,7 +268,7 @@ fn a_full_disk_stops_intents_and_lets_what_began_end() {
     assert!(matches!(refused, Err(Refused::NoSpace { .. })), "{refused:?}");
     assert!(ballast.exists());
     world.store.set_free_bytes(1 << 20);
-    ledger.commit_blocking(call.outcome(plan, Status::Ok)).expect("what began ends");
+    ledger.commit_blocking(call.outcome(plan, Status::Ok, 10)).expect("what began ends");
     assert!(!ballast.exists(), "the ballast made room");
 }
 

@@ -164,9 +164,38 @@ impl CallOf {
         Submission { drafts: vec![plan, draft(self.inv, body, opening)], objects, keys: vec![] }
     }
 
-    /// Outcome and commit; `plan` is the plan's seq, the intent follows it.
-    pub(crate) fn outcome(&self, plan: u64, status: Status) -> Submission {
-        let (record, record_hash, record_ref) = self.named("record");
+    /// The broker's account of the call.
+    fn record(
+        &self,
+        status: Status,
+        denial: Option<Denial>,
+        before: u64,
+    ) -> (NewObject, [u8; 32], B32) {
+        let record = worldlog::broker::Record {
+            invocation: self.inv.to_string(),
+            effect: "Workspace.Write".into(),
+            scope: "worktree".into(),
+            cost: 1,
+            budget_before: before,
+            charge: u64::from(denial.is_none()),
+            denial,
+            status,
+            failure: None,
+            evidence: worldlog::canon::Value::Null,
+            request: None,
+            result: None,
+            started: START,
+            ended: START,
+        };
+        let bytes = record.to_value().to_bytes();
+        let hash = sha256(&bytes);
+        let object = NewObject { episode: Some(ep()), bytes: Arc::new(bytes) };
+        (object, hash, key().invocation(&self.inv).bref(&hash))
+    }
+
+    /// Outcome and commit; `plan` is the plan's seq, the intent follows it and had `before` units left.
+    pub(crate) fn outcome(&self, plan: u64, status: Status, before: u64) -> Submission {
+        let (record, record_hash, record_ref) = self.record(status, None, before);
         let (output, output_hash, output_ref) = self.named("output");
         let outcome = Outcome {
             plan,
@@ -194,13 +223,14 @@ impl CallOf {
 
     pub(crate) fn denied(&self, transition: u64) -> Submission {
         let (plan, mut objects) = self.plan(transition);
-        let (record, record_hash, record_ref) = self.named("record");
+        let denial = Some(Denial::Budget);
+        let (record, record_hash, record_ref) = self.record(Status::Denied, denial, 0);
         let (output, output_hash, output_ref) = self.named("output");
         let outcome = Outcome {
             plan: prior(0),
             seen: vec![],
             charge: 0,
-            denial: Some(Denial::Budget),
+            denial,
             intent: None,
             record: record_ref,
             result: None,
@@ -299,7 +329,7 @@ pub(crate) fn workload(ledger: &Ledger, acked: &mut Acked) -> Result<(), Refused
         let intent = ledger.commit_blocking(call.intent(transition, 10 - number, number == 1))?;
         let plan = intent.first;
         acked.0.push(intent);
-        acked.0.push(ledger.commit_blocking(call.outcome(plan, Status::Ok))?);
+        acked.0.push(ledger.commit_blocking(call.outcome(plan, Status::Ok, 10 - number))?);
     }
     ledger.seal()?;
     ledger.tend().expect("the guard can be written");
