@@ -218,7 +218,7 @@ BREFS = {"episode": "base_commit", "plan": "plan input", "intent": "request", "o
 class Audit:
     LAWS = Laws
     def __init__(self, root, given, seen):
-        self.root, self.given, self.seen, self.head, self.origin, self.seen_root = root, given, seen, None, None, None
+        self.root, self.given, self.seen, self.head, self.origin, self.seen_root, self.trusted = root, given, seen, None, None, None, False
         self.findings, self.count, self.missing, self.keys, self.episodes, self.redacted = [], Counter(), {}, {}, {}, set()
         self.laws, self.tree, self.stopped, self.signed = self.LAWS(), Tree(), False, False
         self.public = b'"public":false' not in (self.read("export.json") or b"") and not any(
@@ -297,7 +297,7 @@ class Audit:
             self.find("no-key", "no key was given" + "".join("; consistent with %s inside" % key.id.hex() for key in signed))
         if self.complete and not self.stopped and not signed <= inside:
             self.find("key-foreign", "the key of the head is none of the log at this size")
-        self.signed = bool(signed) and self.whole and self.origin in (None, head.origin)
+        self.trusted, self.signed = bool(signed), bool(signed) and self.whole and self.origin in (None, head.origin)
     def tiles(self, size):
         """Row 4."""
         for level, ours in enumerate(self.tree.levels):
@@ -310,7 +310,8 @@ class Audit:
         """Row 6."""
         if seen.origin != (self.origin or seen.origin) or not seen.root or self.given and signers(seen, self.given)[1]:
             self.find("seen-other-log", "of another log, or not signed by the key given")
-        elif seen.size and self.seen_root != seen.root:
+        elif seen.size > self.tree.size or seen.size and self.seen_root != seen.root and (  # damaged: head with head only
+                self.whole or not self.trusted or self.head.size == seen.size and self.head.root != seen.root):
             self.find("seen-longer" if seen.size > self.tree.size else "seen-inconsistent", "%d leaves were seen" % seen.size)
     def episode(self, name):
         """The key of an episode or None, and its openings that no event had yet."""
