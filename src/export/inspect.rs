@@ -5,7 +5,7 @@ use crate::event::Event;
 use crate::merkle::Head;
 use crate::merkle::hash::Hash;
 use crate::merkle::reader::Reader;
-use crate::merkle::tile::{BundleId, TileId, tiles};
+use crate::merkle::tile::{BundleId, TILE_WIDTH, TileId, tiles};
 use crate::note::Note;
 use crate::note::checkpoint::Checkpoint;
 use crate::state::State;
@@ -171,8 +171,13 @@ impl Walk<'_> {
     }
 
     fn compare(&mut self, id: TileId, bytes: &[u8]) {
+        // The full tile may stand for a part of it; nothing else may be longer.
+        let full = 32 * usize::from(TILE_WIDTH);
+        let fits = |found: &[u8]| {
+            found.get(..bytes.len()) == Some(bytes) && [bytes.len(), full].contains(&found.len())
+        };
         match self.folder.tile(id) {
-            Ok(Some(found)) if found.get(..bytes.len()) == Some(bytes) => {}
+            Ok(Some(found)) if fits(&found) => {}
             Ok(Some(_)) => self.tiles.push((id, "tile-changed")),
             Ok(None) => self.tiles.push((id, "tile-missing")),
             Err(error) => self.audit.report.find("store-damaged", None, error.to_string()),

@@ -76,6 +76,17 @@ const STRUCTURE: &[Lie] = &[
         finding: "leaf-changed at leaf 10",
     },
     Lie {
+        name: "bytes after the hashes of a tile",
+        change: |dir| {
+            let path = partial(dir, "tile/0/001");
+            let mut bytes = fs::read(&path).expect("a tile");
+            bytes.push(0);
+            fs::write(path, bytes).expect("a tile");
+        },
+        code: 5,
+        finding: "tile-changed",
+    },
+    Lie {
         name: "an event replaced by another one",
         change: |dir| with_entries(&dir.join(FULL), |all| all[20] = all[21].clone()),
         code: 5,
