@@ -21,6 +21,8 @@ pub(crate) type Done = Result<(), Box<dyn Error>>;
 const ORIGIN: &str = "worldlog.test/harness";
 const CACHE_BYTES: u64 = 256 * 1024 * 1024;
 const BUDGET: u64 = 1 << 40;
+/// Different plans, and files that they read: an agent comes back to what it works on.
+const PLANS: u64 = 1_000;
 
 /// Opens the log below `folder`, with its keys and its guard, or begins one.
 pub(crate) fn ledger(folder: &Path) -> Result<Ledger, Box<dyn Error>> {
@@ -115,13 +117,16 @@ pub(crate) fn calls(transition: u64, from: u64, count: u64) -> Result<Submission
         let mut inv = [0; 16];
         inv.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
         let inv: B16 = Fixed(inv);
+        let mut file = [0; 16];
+        file.iter_mut().zip((number % PLANS).to_be_bytes()).for_each(|(to, from)| *to = from);
+        let file: B16 = Fixed(file);
         let plan = drafts.len() as u64;
         let mut add = |body: Body| {
             drafts.push(Draft { episode: Some(name.clone()), inv: Some(inv), body, opening: None });
         };
         add(Plan {
             plan: Fixed(hash),
-            same: inv,
+            same: file,
             tool: "bench".into(),
             claim: None,
             front: Front::Mcp,
@@ -144,7 +149,7 @@ pub(crate) fn calls(transition: u64, from: u64, count: u64) -> Result<Submission
         .into());
         add(Outcome {
             plan: prior(plan),
-            seen: vec![(inv, inv)],
+            seen: vec![(file, inv)],
             charge: 1,
             denial: None,
             intent: Some(prior(plan + 1)),
