@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | what the intent was to leave | `landed` | cost | outcome (`recovered`) and commit in the same submission |
 //! | what stood there before, untouched; or the effect leaves nothing | `not-happened` | 0 | |
-//! | anything else | `in-doubt` | cost | `/v1/unresolved` lists it |
+//! | anything else | `in-doubt` | cost | `/v1/health` counts it as unresolved |
 //!
 //! It runs at start-up for every open intent, and ahead of a call for its episode, under the episode's lock.
 
