@@ -83,7 +83,19 @@ struct Staged {
     entry: Option<u64>,
 }
 
+/// Halts the ledger when the writer ends in a panic: what it was about to say is then unknown, like any commit cut off.
+struct HaltOnPanic<'a>(&'a Shared);
+
+impl Drop for HaltOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.halted.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
 pub(super) fn run(shared: &Arc<Shared>, queue: &Receiver<Message>) {
+    let _halt = HaltOnPanic(shared);
     let mut staging = Staging::default();
     let mut next = None;
     while let Some(first) = next.take().or_else(|| queue.recv().ok()) {
