@@ -9,7 +9,7 @@
 use super::{NewObject, Submission};
 use crate::event::B32;
 use crate::event::{BodyError, from_cbor, to_cbor};
-use crate::limits::OBJECT_INLINE_BYTES_MAX;
+use crate::limits::{COMMIT_BYTES_MAX, OBJECT_INLINE_BYTES_MAX, STORE_VALUE_BYTES_MAX};
 use crate::merkle::hash::sha256;
 use crate::store::layout;
 use crate::store::{Batch, Store, StoreError};
@@ -43,21 +43,32 @@ impl Staging {
         store: &dyn Store,
         submissions: impl Iterator<Item = &'a Submission>,
     ) -> Result<(), StoreError> {
+        let (mut coming, mut parts) = (Vec::new(), Vec::new());
         for object in submissions.flat_map(|submission| &submission.objects).filter(|o| large(o)) {
-            let (episode, hash) = name(object);
-            if layout::has_object(store, &episode, &hash.0)? {
+            let named = name(object);
+            // What an earlier try that was not committed announced may be there, or only announced.
+            if coming.contains(&named) || layout::has_object(store, &named.0, &named.1.0)? {
                 continue;
             }
-            self.ahead.push((episode.clone(), hash));
-            let mut mark = Batch::default();
-            layout::put_meta(&mut mark, MARK, &to_cbor(&self.ahead).map_err(refused)?)?;
-            let (_, batches) = layout::stage_object(&episode, &object.bytes)?;
-            // The mark is durable before the first part.
-            for batch in std::iter::once(mark).chain(batches) {
-                store.commit(&batch)?;
-            }
+            parts.extend(layout::stage_object(&named.0, &object.bytes)?.1);
+            coming.push(named);
         }
-        Ok(())
+        let announced = coming.into_iter().filter(|named| !self.ahead.contains(named));
+        let announced: Vec<_> = announced.collect();
+        self.ahead.extend(announced);
+        if parts.is_empty() {
+            return Ok(());
+        }
+        // The mark is in the first batch, so that no part is durable before it. Objects share batches: each costs a sync.
+        let mut batch = Batch::default();
+        layout::put_meta(&mut batch, MARK, &to_cbor(&self.ahead).map_err(refused)?)?;
+        for part in parts {
+            if batch.bytes() + part.bytes() > COMMIT_BYTES_MAX + STORE_VALUE_BYTES_MAX {
+                store.commit(&std::mem::take(&mut batch))?;
+            }
+            batch.puts.extend(part.puts);
+        }
+        store.commit(&batch).map(drop)
     }
 
     /// Adds to the batch of these submissions' events what ends the staging: the mark goes, and so does every object that

@@ -6,7 +6,9 @@ use super::{
 };
 use crate::clock::Now;
 use crate::event::{Body, EpisodeLink, Event, Seal};
-use crate::limits::{COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, EPISODE_BYTES_MAX};
+use crate::limits::{
+    COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, EPISODE_BYTES_MAX, OBJECT_INLINE_BYTES_MAX,
+};
 use crate::merkle::hash::{Hash, leaf_hash, sha256};
 use crate::merkle::tree::Tree;
 use crate::note::checkpoint::Checkpoint;
@@ -123,9 +125,10 @@ fn submissions(staged: &[Staged]) -> impl Iterator<Item = &Submission> {
     staged.iter().map(|one| &one.submission)
 }
 
+/// What a submission adds to a group. A large object is not in its batch, and counts so that few are staged at once.
 fn size_of(submission: &Submission) -> usize {
-    let inline = |object: &&NewObject| !staging::large(object);
-    let objects = submission.objects.iter().filter(inline).map(|o| o.bytes.len()).sum::<usize>();
+    let size = |object: &NewObject| object.bytes.len().min(OBJECT_INLINE_BYTES_MAX);
+    let objects = submission.objects.iter().map(size).sum::<usize>();
     objects + EVENT_OVERHEAD_BYTES * submission.drafts.len()
 }
 

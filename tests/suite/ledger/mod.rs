@@ -88,6 +88,25 @@ fn a_commit_that_did_not_happen_is_taken_back() {
 }
 
 #[test]
+fn what_was_staged_comes_with_its_events_or_goes() {
+    for (sync, again) in [(1, true), (2, true), (1, false), (2, false)] {
+        let world = World::new();
+        let ledger = world.open().expect("opens");
+        let mut acked = Acked::default();
+        let transition = begin(&ledger, &mut acked, 10).expect("begins");
+        // The first sync is that of the large object, the second that of the events.
+        world.store.fail_at(sync, Fault::NotCommitted);
+        let refused = ledger.commit_blocking(CallOf::new(0).intent(transition, 10, true));
+        assert!(matches!(refused, Err(Refused::NotCommitted(_))), "{refused:?}");
+        let next = if again { CallOf::new(0) } else { CallOf::new(1) };
+        let committed =
+            ledger.commit_blocking(next.intent(transition, 10, again)).expect("commits");
+        acked.0.push(committed);
+        check_all(world.store.as_ref(), &acked);
+    }
+}
+
+#[test]
 fn a_decision_that_no_longer_holds_is_not_written() {
     let world = World::new();
     let ledger = world.open().expect("opens");
