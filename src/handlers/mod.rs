@@ -75,11 +75,18 @@ pub struct Context {
 
 /// What a write or an edit answers when it changed the file.
 pub fn landed(context: &Context) -> Value {
-    object([
-        ("ok", true.into()),
+    output(context, true, None)
+}
+
+/// An output without `world`: whether it was done, under what policy, by which program, and one member more.
+fn output(context: &Context, ok: bool, member: Option<(&str, String)>) -> Value {
+    let mut members = vec![
+        ("ok", Value::from(ok)),
         ("policy_digest", context.policy_digest.as_str().into()),
         ("tool", context.tool.as_str().into()),
-    ])
+    ];
+    members.extend(member.map(|(name, text)| (name, Value::from(text))));
+    Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 /// Whether an effect of this name changes nothing but the files that its evidence names: without evidence it left nothing.
@@ -185,23 +192,13 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn output(&self, ok: bool, member: Option<(&str, String)>) -> Value {
-        let mut members = vec![
-            ("ok", Value::from(ok)),
-            ("policy_digest", self.context.policy_digest.as_str().into()),
-            ("tool", self.context.tool.as_str().into()),
-        ];
-        members.extend(member.map(|(name, text)| (name, Value::from(text))));
-        Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
-    }
-
     fn accepted(&self, member: Option<(&str, String)>, path: &str, content: Hash) -> Done {
         let seen = OpenFile { path: path.to_owned(), first: Some(content), second: None };
-        Done { status: Status::Ok, output: self.output(true, member), seen: vec![seen] }
+        Done { status: Status::Ok, output: output(self.context, true, member), seen: vec![seen] }
     }
 
     fn refused(&self, text: String) -> Done {
-        let output = self.output(false, Some(("refused", text)));
+        let output = output(self.context, false, Some(("refused", text)));
         Done { status: Status::Ok, output, seen: Vec::new() }
     }
 

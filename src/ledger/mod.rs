@@ -33,7 +33,7 @@ use crate::clock::Clock;
 use crate::event::blind::{EpisodeKey, Opening};
 use crate::event::{B16, Body, EpisodeName};
 use crate::merkle::Head;
-use crate::merkle::hash::Hash;
+use crate::merkle::hash::{Hash, sha256};
 use crate::merkle::tree::Tree;
 use crate::state::{State, Unlawful};
 use crate::store::{Receipt, Store};
@@ -46,13 +46,34 @@ use tokio::sync::{oneshot, watch};
 /// Submissions that may wait. Beyond it callers are told to come back: at 5,000 calls a second this is half a second.
 const QUEUE_MAX: usize = 4_096;
 
-/// An object on its way into the log.
+/// An object on its way into the log. It is hashed once, by whoever makes it, and not by the writer's thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewObject {
-    /// Its episode; `None` for transitions' sources and schemas.
-    pub episode: Option<EpisodeName>,
+    episode: Option<EpisodeName>,
+    hash: Hash,
+    bytes: Arc<Vec<u8>>,
+}
+
+impl NewObject {
+    /// An object of `episode`; `None` for transitions' sources and schemas.
+    pub fn new(episode: Option<&EpisodeName>, bytes: Vec<u8>) -> Self {
+        Self { episode: episode.cloned(), hash: sha256(&bytes), bytes: Arc::new(bytes) }
+    }
+
+    /// SHA-256 of its bytes.
+    pub fn hash(&self) -> Hash {
+        self.hash
+    }
+
+    /// Its name on the wire: `sha256:` and 64 hexadecimal digits.
+    pub fn reference(&self) -> String {
+        format!("sha256:{}", crate::event::hex(&self.hash))
+    }
+
     /// Its bytes.
-    pub bytes: Arc<Vec<u8>>,
+    pub fn bytes(&self) -> &Arc<Vec<u8>> {
+        &self.bytes
+    }
 }
 
 /// An event on its way into the log. The writer gives it its seq, time and links.

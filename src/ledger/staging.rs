@@ -10,7 +10,6 @@ use super::{NewObject, Submission};
 use crate::event::B32;
 use crate::event::{BodyError, from_cbor, to_cbor};
 use crate::limits::{COMMIT_BYTES_MAX, OBJECT_INLINE_BYTES_MAX, STORE_VALUE_BYTES_MAX};
-use crate::merkle::hash::sha256;
 use crate::store::layout;
 use crate::store::{Batch, Store, StoreError};
 
@@ -29,7 +28,7 @@ pub(super) fn large(object: &NewObject) -> bool {
 
 fn name(object: &NewObject) -> (String, B32) {
     let episode = object.episode.as_ref().map_or("", |name| name.as_str());
-    (episode.to_owned(), sha256(&object.bytes).into())
+    (episode.to_owned(), object.hash.into())
 }
 
 fn refused(error: BodyError) -> StoreError {

@@ -9,7 +9,7 @@ use crate::event::{Body, EpisodeLink, Event, Seal};
 use crate::limits::{
     COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, EPISODE_BYTES_MAX, OBJECT_INLINE_BYTES_MAX,
 };
-use crate::merkle::hash::{Hash, leaf_hash, sha256};
+use crate::merkle::hash::{Hash, leaf_hash};
 use crate::merkle::tree::Tree;
 use crate::note::checkpoint::Checkpoint;
 use crate::note::{Note, cosign};
@@ -324,7 +324,7 @@ fn put_payloads(batch: &mut Batch, staged: &[Staged]) -> Result<(), StoreError> 
                 continue;
             }
             let episode = object.episode.as_ref().map_or("", |name| name.as_str());
-            if seen.insert((episode, sha256(&object.bytes))) {
+            if seen.insert((episode, object.hash)) {
                 layout::put_object(batch, episode, &object.bytes)?;
             }
         }

@@ -1,6 +1,5 @@
 //! What a committed call answers: the tool's output with its `world` block, a receipt, and a sentence on what to do next.
 
-use super::reference;
 use crate::canon::{Value, object};
 use crate::event::{Denial, Status, hex};
 use crate::handlers::{Done, Status as HandlerStatus};
@@ -75,7 +74,7 @@ pub(super) fn compose(own: Value, effects: Vec<Value>, plan: &str) -> Value {
 pub(super) fn effect_value(id: &str, status: Status, record: &NewObject) -> Value {
     object([
         ("id", id.into()),
-        ("record", reference(&record.bytes).into()),
+        ("record", record.reference().into()),
         ("status", status.as_str().into()),
     ])
 }

@@ -139,11 +139,6 @@ impl From<NoEntropy> for Refused {
     }
 }
 
-/// The name of an object on the wire.
-pub fn reference(bytes: &[u8]) -> String {
-    format!("sha256:{}", crate::event::hex(&sha256(bytes)))
-}
-
 impl Service {
     /// Publishes transitions that the log does not have yet, and closes every intent that a crash left open.
     ///
@@ -243,15 +238,15 @@ fn visible(session: &SessionRow, transition: &dyn Transition, now: u64) -> bool 
 
 /// The seq of the event that publishes `transition` as it is now.
 fn publish(ledger: &Ledger, transition: &dyn Transition) -> Result<u64, Refused> {
-    let source = transition.source().as_bytes().to_vec();
-    let schema = transition.input_schema().to_bytes();
+    let source = NewObject::new(None, transition.source().as_bytes().to_vec());
+    let schema = NewObject::new(None, transition.input_schema().to_bytes());
     let body = crate::event::Transition {
         tool: transition.tool().to_owned(),
         access: demand(&transition.access()),
         engine: transition.engine().to_owned(),
         finish: transition.finish(),
-        schema: Fixed(sha256(&schema)),
-        source: Fixed(sha256(&source)),
+        schema: Fixed(schema.hash()),
+        source: Fixed(source.hash()),
         declared: transition.declared().iter().map(demand).collect(),
     };
     let current = ledger.with_state(|state| {
@@ -268,10 +263,9 @@ fn publish(ledger: &Ledger, transition: &dyn Transition) -> Result<u64, Refused>
     if let Some(seq) = current {
         return Ok(seq);
     }
-    let object = |bytes| NewObject { episode: None, bytes: Arc::new(bytes) };
     let submission = Submission {
         drafts: vec![Draft::plain(None, body)],
-        objects: vec![object(source), object(schema)],
+        objects: vec![source, schema],
         keys: Vec::new(),
     };
     ledger.commit_blocking(submission).map(|committed| committed.first)

@@ -8,8 +8,8 @@
 //!
 //! It runs at start-up for every open intent, and ahead of a call for its episode, under the episode's lock.
 
+use super::Service;
 use super::answer::{compose, effect_value};
-use super::{Service, reference};
 use crate::broker::{ClosureRecord, Record};
 use crate::canon::{Value, parse};
 use crate::event::blind::{EpisodeKey, InvocationKey, OpenFile, Opening};
@@ -19,11 +19,10 @@ use crate::event::{
 };
 use crate::handlers;
 use crate::ledger::{Draft, NewObject, Refused, Submission};
-use crate::merkle::hash::{Hash, sha256};
+use crate::merkle::hash::Hash;
 use crate::sandbox::Worktree;
 use crate::state::CallRow;
 use crate::store::StoreError;
-use std::sync::Arc;
 
 /// What the log says of an intent that has no outcome.
 struct Open {
@@ -131,10 +130,7 @@ impl Service {
 
     fn close(&self, open: &Open, verdict: Verdict, evidence: Evidence) -> Submission {
         let charge = if verdict == Verdict::NotHappened { 0 } else { open.intent.cost };
-        let object = |value: &Value| NewObject {
-            episode: Some(open.call.episode.clone()),
-            bytes: Arc::new(value.to_bytes()),
-        };
+        let object = |value: &Value| NewObject::new(Some(&open.call.episode), value.to_bytes());
         let request = open.opened.refs.first().map(|hash| format!("sha256:{}", hex(hash)));
         let account = ClosureRecord {
             invocation: open.call.inv.to_string(),
@@ -146,7 +142,7 @@ impl Service {
             request: request.clone(),
         };
         let account = object(&account.to_value());
-        let account_hash = sha256(&account.bytes);
+        let account_hash = account.hash();
         let blind = open.key.invocation(&open.call.inv);
         let closure = Closure {
             by: ClosedBy::Recovery,
@@ -203,14 +199,14 @@ impl Service {
                 .and_then(|request| request.get("evidence").cloned())
                 .unwrap_or(Value::Null),
             request,
-            result: Some(reference(&result.bytes)),
+            result: Some(result.reference()),
             started: open.at,
             ended: self.now(),
         };
         let record = object(&record.to_value());
         let plan = open.plan_hash.map_or(String::new(), |hash| format!("sha256:{}", hex(&hash)));
         let output = object(&compose(own, vec![effect_value("e1", Status::Ok, &record)], &plan));
-        let hashes = [&record, &result, &output].map(|object| sha256(&object.bytes));
+        let hashes = [&record, &result, &output].map(NewObject::hash);
         let [record_hash, result_hash, output_hash] = hashes;
         let seen: Vec<OpenFile> = open
             .opened

@@ -4,7 +4,7 @@
 //! intent, its permit, its record and its commit, in this order and no other.
 
 use super::answer::{Answer, ReceiptView, advice, compose, effect_value, problem_of};
-use super::{Call, CallError, Caller, Service, reference};
+use super::{Call, CallError, Caller, Service};
 use crate::broker::{Ask, Decision, Record, decide};
 use crate::canon::{Value, object};
 use crate::event::blind::{EpisodeKey, InvocationKey, OpenFile, Opening};
@@ -13,7 +13,7 @@ use crate::handlers::Status as HandlerStatus;
 use crate::handlers::{self, Done, Effect, Permit, Prepared};
 use crate::ledger::{Committed, Draft, NewObject, Refused, Submission};
 use crate::limits::EVENT_FILES_MAX;
-use crate::merkle::hash::{Hash, sha256};
+use crate::merkle::hash::Hash;
 use crate::sandbox::Worktree;
 use crate::transitions::{Demand, ParsedPlan, Transition, check_laws};
 use std::sync::Arc;
@@ -36,6 +36,8 @@ pub(super) struct Run {
     inv: B16,
     key: EpisodeKey,
     input: NewObject,
+    /// What the transition returned, and the object that it is.
+    planned: Value,
     plan: NewObject,
 }
 
@@ -49,13 +51,10 @@ impl Run {
         inv: B16,
         key: EpisodeKey,
     ) -> Self {
-        let object = |value: &Value| NewObject {
-            episode: Some(episode.clone()),
-            bytes: Arc::new(value.to_bytes()),
-        };
-        let input = object(&call.args);
-        let plan = object(&transition.1.plan(&call.args));
-        Self { service, caller, call, transition, episode, inv, key, input, plan }
+        let input = NewObject::new(Some(&episode), call.args.to_bytes());
+        let planned = transition.1.plan(&call.args);
+        let plan = NewObject::new(Some(&episode), planned.to_bytes());
+        Self { service, caller, call, transition, episode, inv, key, input, planned, plan }
     }
 
     fn blind(&self) -> InvocationKey {
@@ -63,12 +62,11 @@ impl Run {
     }
 
     fn object(&self, value: &Value) -> NewObject {
-        NewObject { episode: Some(self.episode.clone()), bytes: Arc::new(value.to_bytes()) }
+        NewObject::new(Some(&self.episode), value.to_bytes())
     }
 
     pub(super) async fn run(self) -> Result<Answer, CallError> {
-        let plan = crate::canon::parse(&self.plan.bytes).unwrap_or(Value::Null);
-        match check_laws(&plan, self.transition.1.declared()) {
+        match check_laws(&self.planned, self.transition.1.declared()) {
             Ok(ParsedPlan::Result(result)) => self.refuse(result).await,
             Ok(ParsedPlan::Effect { id, demand, payload, .. }) => {
                 self.execute(PlannedEffect { id, demand, payload }).await
@@ -78,7 +76,7 @@ impl Run {
     }
 
     fn plan_draft(&self) -> Draft {
-        let (input, plan) = (sha256(&self.input.bytes), sha256(&self.plan.bytes));
+        let (input, plan) = (self.input.hash(), self.plan.hash());
         let blind = self.blind();
         let body = Plan {
             plan: blind.bref(&plan),
@@ -110,7 +108,7 @@ impl Run {
 
     /// Adds the `world` block to a tool's own output.
     fn compose(&self, own: Value, effects: Vec<Value>) -> Value {
-        let plan = reference(&self.plan.bytes);
+        let plan = self.plan.reference();
         compose(own, effects, &plan)
     }
 
@@ -127,11 +125,11 @@ impl Run {
             entry: committed.entry.unwrap_or(0),
             leaf,
             leaf_hash: committed.leaves.last().copied().unwrap_or_default(),
-            output: reference(&output.bytes),
+            output: output.reference(),
             denial,
             recovered: false,
         };
-        Answer { output: Arc::clone(&output.bytes), problem, receipt }
+        Answer { output: Arc::clone(output.bytes()), problem, receipt }
     }
 
     /// A plan without an effect: its result is the answer, and nothing is spent.
@@ -143,7 +141,7 @@ impl Run {
             )
         });
         let output = self.object(&self.compose(result, Vec::new()));
-        let hash = sha256(&output.bytes);
+        let hash = output.hash();
         let submission = Submission {
             drafts: vec![
                 self.plan_draft(),
@@ -225,7 +223,7 @@ impl Run {
             ("effect", planned.demand.effect.into()),
             ("evidence", evidence),
             ("invocation", self.inv.to_string().into()),
-            ("plan", reference(&self.plan.bytes).into()),
+            ("plan", self.plan.reference().into()),
             ("request", "world/effect-request/v1".into()),
             ("scope", planned.demand.scope.into()),
         ]))
@@ -239,7 +237,7 @@ impl Run {
         request: &NewObject,
         look: &Look,
     ) -> Submission {
-        let hash = sha256(&request.bytes);
+        let hash = request.hash();
         let files: Vec<OpenFile> = look.files().to_vec();
         let body = Intent {
             cost: planned.demand.cost,
@@ -256,12 +254,9 @@ impl Run {
             .iter()
             .zip(look.before())
             .filter(|(file, _)| file.first.is_some())
-            .map(|(_, bytes)| NewObject {
-                episode: Some(self.episode.clone()),
-                bytes: Arc::new(bytes.clone()),
-            })
+            .map(|(_, bytes)| NewObject::new(Some(&self.episode), bytes.clone()))
             .collect();
-        let more = backups.iter().map(|object| sha256(&object.bytes)).collect();
+        let more = backups.iter().map(NewObject::hash).collect();
         let mut objects = vec![self.input.clone(), self.plan.clone(), request.clone()];
         objects.extend(backups);
         let drafts =
@@ -295,7 +290,7 @@ impl Run {
             }
             .to_value(),
         );
-        let record_hash = sha256(&record.bytes);
+        let record_hash = record.hash();
         let outcome = Outcome {
             plan: prior(0),
             seen: Vec::new(),
@@ -309,7 +304,7 @@ impl Run {
         };
         let effects = vec![effect_value(&planned.id, Status::Denied, &record)];
         let output = self.object(&self.compose(object([]), effects));
-        let hash = sha256(&output.bytes);
+        let hash = output.hash();
         let submission = Submission {
             drafts: vec![
                 self.plan_draft(),
@@ -393,8 +388,8 @@ impl Run {
             status,
             failure,
             evidence,
-            request: Some(reference(&began.request.bytes)),
-            result: result.as_ref().map(|object| reference(&object.bytes)),
+            request: Some(began.request.reference()),
+            result: result.as_ref().map(NewObject::reference),
             started: began.at,
             ended: self.service.now(),
         };
@@ -403,8 +398,8 @@ impl Run {
         let effects = vec![effect_value(&planned.id, status, &record)];
         let own = if ok { done.output } else { object([]) };
         let output = self.object(&self.compose(own, effects));
-        let (record_hash, output_hash) = (sha256(&record.bytes), sha256(&output.bytes));
-        let result_hash = result.as_ref().map(|object| sha256(&object.bytes));
+        let (record_hash, output_hash) = (record.hash(), output.hash());
+        let result_hash = result.as_ref().map(NewObject::hash);
         let first = began.committed.first;
         let blind = self.blind();
         let outcome = Outcome {
@@ -424,7 +419,7 @@ impl Run {
             self.draft(outcome, opening),
             self.commit_draft(first, Some(prior(0)), &output_hash, problem.is_some()),
         ];
-        let name = reference(&record.bytes);
+        let name = record.reference();
         let objects = result.into_iter().chain([record, output.clone()]).collect();
         let submission = Submission { drafts, objects, keys: Vec::new() };
         Written { submission, output, record: name, problem }

@@ -94,7 +94,7 @@ fn demand(effect: &str) -> Demand {
 }
 
 fn object(text: &str) -> NewObject {
-    NewObject { episode: Some(ep()), bytes: Arc::new(format!("{{\"x\":\"{text}\"}}").into_bytes()) }
+    NewObject::new(Some(&ep()), format!("{{\"x\":\"{text}\"}}").into_bytes())
 }
 
 fn draft(inv: B16, body: impl Into<Body>, opening: Opening) -> Draft {
@@ -114,7 +114,7 @@ impl CallOf {
 
     fn named(&self, what: &str) -> (NewObject, [u8; 32], B32) {
         let object = object(&format!("{what} {}", self.number));
-        let hash = sha256(&object.bytes);
+        let hash = object.hash();
         let bref = key().invocation(&self.inv).bref(&hash);
         (object, hash, bref)
     }
@@ -157,7 +157,7 @@ impl CallOf {
             let bytes: Vec<u8> =
                 (0..LARGE).map(|i| sha256(&(i as u64 ^ self.number).to_be_bytes())[0]).collect();
             more.push(sha256(&bytes));
-            objects.push(NewObject { episode: Some(ep()), bytes: Arc::new(bytes) });
+            objects.push(NewObject::new(Some(&ep()), bytes));
         }
         objects.push(request);
         let opening = Opening { refs: vec![hash], files: vec![file], more };
@@ -189,7 +189,7 @@ impl CallOf {
         };
         let bytes = record.to_value().to_bytes();
         let hash = sha256(&bytes);
-        let object = NewObject { episode: Some(ep()), bytes: Arc::new(bytes) };
+        let object = NewObject::new(Some(&ep()), bytes);
         (object, hash, key().invocation(&self.inv).bref(&hash))
     }
 
@@ -283,14 +283,14 @@ fn one(episode: Option<&EpisodeName>, body: impl Into<Body>) -> Submission {
 
 /// Publishes a transition and begins an episode and a session; returns the transition's seq.
 pub(crate) fn begin(ledger: &Ledger, acked: &mut Acked, budget: u64) -> Result<u64, Refused> {
-    let source = NewObject { episode: None, bytes: Arc::new(b"{\"source\":1}".to_vec()) };
+    let source = NewObject::new(None, b"{\"source\":1}".to_vec());
     let transition = Transition {
         tool: "tool".into(),
         access: demand("Workspace.Write"),
         engine: "rust/1".into(),
         finish: false,
-        schema: Fixed(sha256(&source.bytes)),
-        source: Fixed(sha256(&source.bytes)),
+        schema: Fixed(source.hash()),
+        source: Fixed(source.hash()),
         declared: vec![demand("Workspace.Write")],
     };
     let mut submission = one(None, transition);
