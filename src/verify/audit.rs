@@ -380,11 +380,11 @@ pub fn possession_message(origin: &str, usage: Use, public: &[u8]) -> Vec<u8> {
 
 /// The id of a key: the first four bytes of SHA-256(origin, LF, type, public key).
 pub fn key_id(origin: &str, usage: Use, public: &[u8]) -> crate::event::B4 {
-    let kind: &[u8] = match usage {
-        Use::Head => &[1],
-        Use::Cosign => &[6],
-        Use::Cose => b"\xffworldlog/cose/v1",
-    };
+    if let Some(kind) = note_type(usage) {
+        return crate::note::key::key_id(origin, kind, public).into();
+    }
+    // A COSE key signs no notes, so its id takes the private type byte of signed notes and a name.
+    let kind: &[u8] = b"\xffworldlog/cose/v1";
     let [a, b, c, d, ..] =
         crate::merkle::hash::sha256_parts(&[origin.as_bytes(), b"\n", kind, public]);
     [a, b, c, d].into()
