@@ -79,6 +79,7 @@ impl World {
             clock: clock.clone(),
             entropy: Arc::new(SeededEntropy::new(11)),
             program: format!("sha256:{}", "ab".repeat(32)),
+            transitions: worldlog::transitions::all().to_vec(),
         });
         Self { store, clock, service: service.expect("a service"), folder }
     }
