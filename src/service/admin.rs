@@ -248,10 +248,8 @@ impl Service {
             Some(grants) => grants.iter().map(|spec| grant(spec, now, expires)).collect(),
             None => row.grants.iter().map(old).collect(),
         };
-        let token = match change.rotate {
-            true => Some(hex(&self.inner.entropy.bytes32().map_err(Refused::from)?)),
-            false => None,
-        };
+        let draw = || self.inner.entropy.bytes32().map_err(Refused::from);
+        let token = if change.rotate { Some(hex(&draw()?)) } else { None };
         let cred = token.as_ref().map_or(row.cred, |token| credential(token));
         let session = Session { id, cred, role: row.role, label: None, grants, expires };
         let drafts = vec![Draft::plain(row.episode.as_ref(), session)];
