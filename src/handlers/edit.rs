@@ -4,7 +4,7 @@
 //! exactly once, where occurrences that overlap count each (`aa` occurs twice in `aaa`), so that no choice is hidden.
 
 use super::replacing::{self, Replacement};
-use super::{Call, Done, OpError, Prepared, Work};
+use super::{Call, Done, OpError, Prepared, Standing, Work};
 use crate::sandbox::{Fault, Worktree};
 
 /// Members of the payload besides `op`.
@@ -31,25 +31,30 @@ pub(super) fn parse<'a>(
 pub(super) fn prepare(tree: &Worktree, request: &Request) -> Prepared {
     let Request { path, old_text, new_text } = request;
     let refusal = |why: &str| Prepared::refusal("edit", path, why);
+    let target = tree.target(path);
+    let base = target.as_ref().map(|t| vec![Standing::of(&t.path, t.before.as_ref())]);
+    let base = base.unwrap_or_default();
     if old_text.is_empty() {
-        return refusal("old_text is empty; give the text to be replaced");
+        return refusal("old_text is empty; give the text to be replaced").over(base);
     }
-    let target = match tree.target(path) {
+    let target = match target {
         Ok(target) => target,
         Err(fault) => return refusal(&fault.to_string()),
     };
     let Some(found) = &target.before else {
-        return refusal(&Fault::absent(path).to_string());
+        return refusal(&Fault::absent(path).to_string()).over(base);
     };
     let (count, first) = occurrences(&found.bytes, old_text.as_bytes());
     if count > 1 {
         return refusal(&format!(
             "old_text occurs {count} times; include more context so it is unique"
-        ));
+        ))
+        .over(base);
     }
     let (head, rest) = found.bytes.split_at(first.min(found.bytes.len()));
     let Some(tail) = rest.get(old_text.len()..).filter(|_| count == 1) else {
-        return refusal("old_text not found \u{2014} the file may have changed; read it again");
+        let why = "old_text not found \u{2014} the file may have changed; read it again";
+        return refusal(why).over(base);
     };
     let bytes = [head, new_text.as_bytes(), tail].concat();
     replacing::prepare("edit", path, target, bytes, Work::Edit)

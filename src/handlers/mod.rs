@@ -26,7 +26,7 @@ use crate::event::blind::OpenFile;
 use crate::event::hex;
 use crate::limits::{FILE_BYTES_MAX, PATH_DEPTH_MAX, PATH_LINKS_MAX};
 use crate::merkle::hash::{Hash, sha256};
-use crate::sandbox::{DENY_WRITE, GIT, TEMPORARY, Worktree, shown};
+use crate::sandbox::{DENY_WRITE, Found, GIT, TEMPORARY, Worktree, shown};
 use crate::store::Receipt;
 use replacing::Replacement;
 
@@ -50,9 +50,28 @@ pub struct Prepared {
     pub files: Vec<OpenFile>,
     /// Their content as it is, in the same order; empty for an absent file.
     pub before: Vec<Vec<u8>>,
+    /// What stands at each path that it would change, also when its content makes it certain to be refused. Empty for an
+    /// effect that changes nothing, and where the path itself is refused.
+    pub base: Vec<Standing>,
     verb: &'static str,
     path: String,
     work: Work,
+}
+
+/// What stands at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Path beneath the worktree, without links.
+    pub path: String,
+    /// SHA-256 and bytes of the file; `None` when nothing is there.
+    pub found: Option<(Hash, u64)>,
+}
+
+impl Standing {
+    fn of(path: &str, found: Option<&Found>) -> Self {
+        let found = found.map(|found| (found.sha256, found.stamp.size));
+        Self { path: path.to_owned(), found }
+    }
 }
 
 #[derive(Debug)]
@@ -155,8 +174,20 @@ impl Prepared {
     }
 
     fn harmless(verb: &'static str, path: &str, work: Work) -> Self {
-        let (files, before) = (Vec::new(), Vec::new());
-        Self { evidence: Value::Null, files, before, verb, path: path.to_owned(), work }
+        Self {
+            evidence: Value::Null,
+            files: Vec::new(),
+            before: Vec::new(),
+            base: Vec::new(),
+            verb,
+            path: path.to_owned(),
+            work,
+        }
+    }
+
+    /// A refusal of an effect that would have changed what stands there.
+    fn over(self, base: Vec<Standing>) -> Self {
+        Self { base, ..self }
     }
 
     /// The refusal that is already certain, if there is one.
@@ -167,17 +198,35 @@ impl Prepared {
         }
     }
 
-    /// The same effect refused, because the file is not the one that the session last saw (`None`: it saw none there).
-    /// For whoever compares `files` with what the session knows; an effect that changes no file stays as it is.
+    /// The same effect refused, because what stands at `path` is not what the session last saw, or expects (`None`:
+    /// nothing). For whoever compares `base` with that; an effect that changes nothing stays as it is.
     #[must_use]
-    pub fn moved_on(self, seen: Option<&Hash>) -> Self {
-        let Some(file) = self.files.first() else { return self };
-        let why = format!(
-            "the file changed since this session last saw it: it was {}, it is {}; read it again",
-            named(seen),
-            named(file.first.as_ref())
-        );
-        Self::refusal(self.verb, &self.path, &why)
+    pub fn moved_on(self, path: &str, seen: Option<&Hash>) -> Self {
+        if self.base.is_empty() {
+            return self;
+        }
+        let why = match self.base.iter().find(|standing| standing.path == path) {
+            None => {
+                format!(
+                    "{} was expected at {}, which is no path of this call",
+                    named(seen),
+                    shown(path)
+                )
+            }
+            Some(standing) => {
+                let file = if self.base.len() == 1 {
+                    "the file".to_owned()
+                } else {
+                    format!("the file {}", shown(path))
+                };
+                format!(
+                    "{file} changed since this session last saw it: it was {}, it is {}; read it again",
+                    named(seen),
+                    named(standing.found.as_ref().map(|(sha256, _)| sha256))
+                )
+            }
+        };
+        Self::refusal(self.verb, &self.path, &why).over(self.base)
     }
 }
 

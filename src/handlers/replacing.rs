@@ -1,7 +1,7 @@
 //! What `write` and `edit` share: one file is replaced by other bytes, with evidence before and an answer after.
 
 use super::evidence::{After, record};
-use super::{Call, DEADLINE, Done, Prepared, Work, failed, named};
+use super::{Call, DEADLINE, Done, Prepared, Standing, Work, failed, named};
 use crate::event::blind::OpenFile;
 use crate::limits::FILE_BYTES_MAX;
 use crate::merkle::hash::{Hash, sha256};
@@ -28,11 +28,12 @@ pub(super) fn prepare(
     bytes: Vec<u8>,
     work: fn(Replacement) -> Work,
 ) -> Prepared {
+    let Target { path: resolved, before, .. } = target;
+    let base = vec![Standing::of(&resolved, before.as_ref())];
     if bytes.len() > FILE_BYTES_MAX {
         let why = format!("the file would be {} bytes; the limit is {FILE_BYTES_MAX}", bytes.len());
-        return Prepared::refusal(verb, path, &why);
+        return Prepared::refusal(verb, path, &why).over(base);
     }
-    let Target { path: resolved, before, .. } = target;
     let mode = before.as_ref().map_or(MODE_NEW, |found| found.stamp.mode & MODE_KEPT);
     let after = After { sha256: sha256(&bytes), mode };
     let evidence = record(&resolved, before.as_ref(), after);
@@ -44,6 +45,7 @@ pub(super) fn prepare(
         evidence,
         files: vec![file],
         before: vec![before.map(|found| found.bytes).unwrap_or_default()],
+        base,
         verb,
         path: path.to_owned(),
         work: work(replacement),
