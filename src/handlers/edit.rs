@@ -3,9 +3,9 @@
 //! The file is bytes: it need not be UTF-8, and line ends are neither matched loosely nor changed. `old_text` must occur
 //! exactly once, where occurrences that overlap count each (`aa` occurs twice in `aaa`), so that no choice is hidden.
 
-use super::replacing::{self, Replacement};
-use super::{Call, Done, OpError, Prepared, Standing, Work};
-use crate::sandbox::{Fault, Worktree};
+use super::effect::Payload;
+use super::{OpError, Prepared, Standing, replacing};
+use crate::sandbox::{Fault, Thing, Worktree};
 
 /// Members of the payload besides `op`.
 pub(super) const MEMBERS: &[&str] = &["path", "old_text", "new_text"];
@@ -18,13 +18,11 @@ pub struct Request {
     new_text: String,
 }
 
-pub(super) fn parse<'a>(
-    text: impl Fn(&str) -> Result<&'a str, OpError>,
-) -> Result<Request, OpError> {
+pub(super) fn parse(payload: &Payload<'_>) -> Result<Request, OpError> {
     Ok(Request {
-        path: text("path")?.to_owned(),
-        old_text: text("old_text")?.to_owned(),
-        new_text: text("new_text")?.to_owned(),
+        path: payload.text("path")?.to_owned(),
+        old_text: payload.text("old_text")?.to_owned(),
+        new_text: payload.text("new_text")?.to_owned(),
     })
 }
 
@@ -32,7 +30,10 @@ pub(super) fn prepare(tree: &Worktree, request: &Request) -> Prepared {
     let Request { path, old_text, new_text } = request;
     let refusal = |why: &str| Prepared::refusal("edit", path, why);
     let target = tree.target(path);
-    let base = target.as_ref().map(|t| vec![Standing::of(&t.path, t.before.as_ref())]);
+    let base = target.as_ref().map(|target| {
+        let there = target.before.clone().map(Thing::File);
+        vec![Standing::of(&target.path, there.as_ref())]
+    });
     let base = base.unwrap_or_default();
     if old_text.is_empty() {
         return refusal("old_text is empty; give the text to be replaced").over(base);
@@ -57,11 +58,7 @@ pub(super) fn prepare(tree: &Worktree, request: &Request) -> Prepared {
         return refusal(why).over(base);
     };
     let bytes = [head, new_text.as_bytes(), tail].concat();
-    replacing::prepare("edit", path, target, bytes, Work::Edit)
-}
-
-pub(super) fn perform(call: &Call<'_>, replacement: &Replacement) -> Done {
-    replacing::perform(call, replacement)
+    replacing::prepare("edit", path, target, bytes)
 }
 
 /// How often `needle` occurs in `text`, overlaps counted, and where first. Knuth, Morris and Pratt: the time is linear
