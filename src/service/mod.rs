@@ -8,7 +8,7 @@
 //! look        what an effect finds; previews, tokens, the guard against lost updates
 //! run         plan, decide, refuse, deny      effect   run it, finish, commit      invocation   events and objects
 //! recovery    settles what was cut off        past     answers again               approve      what a person says
-//! view        what may be read                admin    what only the operator may do
+//! view        what may be read                admin    what only the operator may do       undo   takes a call back
 //! ```
 //!
 //! Nothing here knows HTTP or JSON-RPC.
@@ -24,6 +24,7 @@ mod look;
 mod past;
 mod recovery;
 mod run;
+mod undo;
 mod view;
 
 pub use admin::{AdminError, GrantSpec, NewSession, SessionChange, SessionView};
@@ -33,6 +34,7 @@ pub use call::{Call, CallError, Fate, Phase, is_client_id};
 pub use look::{Preview, PreviewDecision};
 pub use past::Past;
 pub use recovery::ResolveError;
+pub use undo::{UndoError, Undone};
 pub use view::{EventView, Health, LogEntry, ObjectError, Receipt};
 
 // What the fronts meet of the layers below, so that they need not name them.

@@ -17,6 +17,7 @@ mod read;
 mod write;
 
 pub use laws::{LawError, ParsedPlan, check_finish, check_laws};
+pub use plan::PLAN;
 
 use crate::canon::Value;
 
