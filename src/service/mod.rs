@@ -57,7 +57,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::Notify;
 
 /// Effects that leave nothing behind.
-const READS: [&str; 1] = ["Workspace.Read"];
+const READS: [&str; 3] = ["Workspace.List", "Workspace.Read", "Workspace.Search"];
 
 /// What the service needs.
 pub struct Config {
