@@ -50,6 +50,30 @@ fn a_write_is_taken_back_with_its_bytes_and_mode() {
 }
 
 #[test]
+fn what_was_made_goes_and_what_was_removed_or_moved_comes_back() {
+    let world = World::new();
+    let token = world.agent("ep1", 20);
+    invoke(&world, &token, write("new/deep/a.txt", "one")).expect("an answer");
+    world.service.undo(0).expect("taken back");
+    assert_eq!(content(&world, "new/deep/a.txt"), None);
+    let steps = [
+        ("workspace-move", r#"{"from":"hello.ail","to":"other.ail"}"#),
+        ("workspace-remove", r#"{"path":"emoji.txt"}"#),
+        ("workspace-mkdir", r#"{"path":"made"}"#),
+    ];
+    let (hello, emoji) = (content(&world, "hello.ail"), content(&world, "emoji.txt"));
+    for (tool, args) in steps {
+        let answer = invoke(&world, &token, call(tool, args)).expect("an answer");
+        assert_eq!(answer.problem, None, "{tool}");
+        world.service.undo(answer.receipt.entry).expect(tool);
+        assert_eq!(content(&world, "hello.ail"), hello, "{tool}");
+        assert_eq!(content(&world, "emoji.txt"), emoji, "{tool}");
+        assert!(!world.worktree().join("made").exists());
+    }
+    check(&world.crash());
+}
+
+#[test]
 fn nothing_is_taken_back_that_moved_on_or_changed_nothing() {
     let world = World::new();
     let token = world.agent("ep1", 10);
