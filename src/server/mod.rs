@@ -16,6 +16,7 @@
 mod http;
 mod mcp;
 mod provenance;
+mod rpc;
 
 use crate::service::Service;
 use http::{Gate, Response};
