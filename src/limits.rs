@@ -77,6 +77,21 @@ pub const COSIGNATURE_SECONDS_MAX: u64 = (1 << 63) - 1;
 pub const EPISODE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Milliseconds that a client waits for one call.
 pub const INVOCATION_MS_MAX: u64 = 20_000;
+/// Milliseconds of one plan: 20 s less the effect's 10 s, and less 6 s in which finish, outcome and commit fit.
+pub const PLAN_MS_MAX: u64 = 4_000;
+/// Milliseconds of one effect: a program's 8 s, and 2 s to start and to read what it left.
+pub const EFFECT_MS_MAX: u64 = 10_000;
+/// Milliseconds of one finish run.
+pub const FINISH_MS_MAX: u64 = 2_000;
+/// Milliseconds kept after the effect's deadline for the finish run (2 s) and for writing down what came of it (4 s).
+pub const WIND_UP_MS_MAX: u64 = 6_000;
+/// Calls that wait for one episode. At 1 ms a call the last one waits an eighth of a second; each holds its arguments, at
+/// most 4 MiB: 512 MiB.
+pub const CALLS_WAITING_MAX: usize = 128;
+/// Entries looked through for the content that a session last saw of a file, when a write is refused because it moved on.
+pub const SEEN_SEARCH_MAX: u64 = 1_000;
+/// Entries looked through for calls that wait for approval, and tokens of previews remembered for the same purpose.
+pub const APPROVALS_SEARCH_MAX: u64 = 1_000;
 
 /// A file that a tool reads, writes or edits. A write keeps what it replaces as an object, so the two are the same.
 pub const FILE_BYTES_MAX: usize = OBJECT_BYTES_MAX;

@@ -140,6 +140,7 @@ impl Node {
             clock,
             entropy: Arc::new(SystemEntropy),
             program: program()?,
+            transitions: crate::transitions::all().to_vec(),
         })
         .map_err(Failure::start)?;
         Ok(Self { data, service, store })

@@ -13,8 +13,10 @@
 //! {"verb":"health"}                    -> {"clock","entries","halted","origin","size","unresolved","version"}
 //! {"verb":"clock-accept"}              -> {"accepted":doubt/null}
 //! ```
+//!
+//! Acts on calls are in `acts`.
 
-use super::Failure;
+use super::{Failure, acts};
 use crate::canon::{Value, object};
 use crate::event::Role;
 use crate::export::{self, ExportError};
@@ -32,6 +34,9 @@ const CACHE_BYTES: u64 = 32 * 1024 * 1024;
 
 /// Does what is asked. `data` is the data directory, whose keys a backup takes along.
 pub(super) fn perform(service: &Service, data: &Path, request: &Value) -> Result<Value, Failure> {
+    if let Some(done) = acts::perform(service, request) {
+        return done;
+    }
     match text(request, "verb")? {
         "session-new" => session_new(service, request),
         "session-list" => {
@@ -86,12 +91,12 @@ pub(super) fn perform(service: &Service, data: &Path, request: &Value) -> Result
     }
 }
 
-fn text<'a>(request: &'a Value, name: &str) -> Result<&'a str, Failure> {
+pub(super) fn text<'a>(request: &'a Value, name: &str) -> Result<&'a str, Failure> {
     let found = request.get(name).and_then(Value::as_str);
     found.ok_or_else(|| Failure::usage(format!("`{name}` is no string")))
 }
 
-fn number(request: &Value, name: &str) -> Result<u64, Failure> {
+pub(super) fn number(request: &Value, name: &str) -> Result<u64, Failure> {
     let found = request.get(name).and_then(Value::as_u64);
     found.ok_or_else(|| Failure::usage(format!("`{name}` is no whole number")))
 }

@@ -1,19 +1,38 @@
 //! The door: everything that a front may ask for, as plain types.
 //!
-//! A front authenticates a bearer token into a [`Caller`] and hands it to what it calls; without one there is no call. The
-//! four steps of a call are in `invoke` and `run`, what settles an interrupted one in `recovery`, what auditors read in `view`, and
-//! what only the operator may do in `admin`. Nothing here knows HTTP or JSON-RPC.
+//! A front authenticates a bearer token into a [`Caller`] and hands it to what it calls; without one there is no call.
+//!
+//! ```text
+//! call        what is asked, and what is known of a call without an answer
+//! invoke      who may call what, and when: client ids, the episode's lock, the deadline
+//! look        what an effect finds; previews, tokens, the guard against lost updates
+//! run         plan, decide, refuse, deny      effect   run it, finish, commit      invocation   events and objects
+//! recovery    settles what was cut off        past     answers again               approve      what a person says
+//! view        what may be read                admin    what only the operator may do
+//! ```
+//!
+//! Nothing here knows HTTP or JSON-RPC.
 
 mod admin;
 mod answer;
+mod approve;
+mod call;
+mod effect;
+mod invocation;
 mod invoke;
+mod look;
+mod past;
 mod recovery;
 mod run;
 mod view;
 
 pub use admin::{AdminError, GrantSpec, NewSession, SessionView};
 pub use answer::{Answer, ReceiptView};
-pub use invoke::{Call, CallError};
+pub use approve::Waiting;
+pub use call::{Call, CallError, Fate, Phase, is_client_id};
+pub use look::{Preview, PreviewDecision};
+pub use past::Past;
+pub use recovery::ResolveError;
 pub use view::{EventView, Health, LogEntry, ObjectError, Receipt};
 
 // What the fronts meet of the layers below, so that they need not name them.
@@ -27,10 +46,12 @@ use crate::handlers::{self, Context};
 use crate::ledger::{Draft, Ledger, NewObject, Submission};
 use crate::merkle::hash::sha256;
 use crate::state::SessionRow;
-use crate::transitions::{self, Demand, Transition};
-use std::collections::BTreeMap;
+use crate::transitions::{Demand, Transition};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Notify;
 
 /// Effects that leave nothing behind.
 const READS: [&str; 1] = ["Workspace.Read"];
@@ -47,6 +68,8 @@ pub struct Config {
     pub entropy: Arc<dyn Entropy>,
     /// `sha256:` of the program that runs the effects: the `tool` of every output.
     pub program: String,
+    /// The tools that there are.
+    pub transitions: Vec<&'static dyn Transition>,
 }
 
 /// A door to one log; cheap to clone.
@@ -63,8 +86,28 @@ struct Inner {
     context: Context,
     /// The newest transition of each tool with the seq that published it.
     transitions: BTreeMap<&'static str, (u64, &'static dyn Transition)>,
-    /// One lock an episode: its calls run one at a time.
-    episodes: Mutex<BTreeMap<EpisodeName, Arc<tokio::sync::Mutex<()>>>>,
+    /// The calls of an episode run one at a time.
+    episodes: Mutex<BTreeMap<EpisodeName, Arc<Slot>>>,
+    /// Client ids of calls under way, by session.
+    flights: Mutex<BTreeSet<(B16, B32)>>,
+    /// Sessions by the newest previews' tokens, so that an operator can approve what was not called yet.
+    previews: Mutex<approve::Previews>,
+}
+
+/// What the calls of one episode share.
+#[derive(Debug, Default)]
+struct Slot {
+    lock: Arc<tokio::sync::Mutex<()>>,
+    /// Calls that wait for it.
+    waiting: AtomicUsize,
+    stop: Notify,
+}
+
+impl Slot {
+    /// Ends when the operator stops what runs here now.
+    async fn stopped(&self) {
+        self.stop.notified().await;
+    }
 }
 
 /// Why a service does not start.
@@ -149,7 +192,7 @@ impl Service {
         crate::durable::create_folder(&workspace)
             .map_err(|error| StartError::Workspace { path: workspace.clone(), error })?;
         let mut published = BTreeMap::new();
-        for transition in transitions::all().iter().copied() {
+        for transition in config.transitions {
             let seq = publish(&config.ledger, transition)?;
             published.insert(transition.tool(), (seq, transition));
         }
@@ -162,6 +205,8 @@ impl Service {
             context,
             transitions: published,
             episodes: Mutex::new(BTreeMap::new()),
+            flights: Mutex::new(BTreeSet::new()),
+            previews: Mutex::new(approve::Previews::default()),
         };
         let service = Self { inner: Arc::new(inner) };
         service.recover_all()?;
@@ -216,9 +261,9 @@ impl Service {
         tool.declared().iter().all(|demand| READS.contains(&demand.effect))
     }
 
-    fn lock_of(&self, episode: &EpisodeName) -> Arc<tokio::sync::Mutex<()>> {
-        let mut locks = self.inner.episodes.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(locks.entry(episode.clone()).or_default())
+    fn slot(&self, episode: &EpisodeName) -> Arc<Slot> {
+        let mut slots = self.inner.episodes.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(slots.entry(episode.clone()).or_default())
     }
 }
 

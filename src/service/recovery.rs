@@ -9,40 +9,37 @@
 //! It runs at start-up for every open intent, and ahead of a call for its episode, under the episode's lock.
 
 use super::Service;
-use super::answer::{compose, effect_value};
-use crate::broker::{ClosureRecord, Record};
+use super::answer::{Reply, effect_value};
+use super::invocation::{Account, Closing, Ended, Invocation, Planned};
 use crate::canon::{Value, parse};
-use crate::event::blind::{EpisodeKey, InvocationKey, OpenFile, Opening};
+use crate::event::blind::OpenFile;
 use crate::event::{
-    Body, ClosedBy, Closure, Commit, EpisodeName, Event, Evidence, Intent, Outcome, Status,
-    Verdict, hex, prior,
+    B16, Body, ClosedBy, EpisodeName, Event, Evidence, Intent, Status, Verdict, hex, prior,
 };
 use crate::handlers;
 use crate::ledger::{Draft, NewObject, Refused, Submission};
-use crate::merkle::hash::Hash;
 use crate::sandbox::Worktree;
 use crate::state::CallRow;
 use crate::store::StoreError;
 
 /// What the log says of an intent that has no outcome.
 struct Open {
+    /// Its call, as it began.
+    of: Invocation,
     plan: u64,
-    call: CallRow,
+    /// An outcome that no commit followed.
+    recorded: bool,
     intent: Intent,
     seq: u64,
     at: u64,
-    key: EpisodeKey,
-    /// Plain hashes behind the intent and the plan.
-    opened: Opening,
-    plan_hash: Option<Hash>,
+    files: Vec<OpenFile>,
+    /// Name of the request and what it says.
+    name: Option<String>,
     request: Option<Value>,
 }
 
 impl Service {
     /// Closes every open intent. Called once, before anything is served.
-    ///
-    /// # Errors
-    /// [`Refused`] or a [`StoreError`] in words.
     pub(super) fn recover_all(&self) -> Result<(), Refused> {
         let open: Vec<_> = self.inner.ledger.with_state(|state| {
             state.calls.iter().map(|(seq, call)| (*seq, call.clone())).collect()
@@ -52,38 +49,77 @@ impl Service {
 
     /// Closes the open intent of one episode, if there is one. The caller holds the episode's lock.
     pub(super) async fn recover_episode(&self, episode: &EpisodeName) -> Result<(), Refused> {
-        let open = self.inner.ledger.with_state(|state| {
-            let mut calls = state.calls.iter();
-            calls.find(|(_, call)| call.episode == *episode).map(|(seq, call)| (*seq, call.clone()))
-        });
-        let Some((plan, call)) = open else { return Ok(()) };
+        let Some((plan, call)) = self.open_in(episode) else { return Ok(()) };
         let service = self.clone();
         let closed = tokio::task::spawn_blocking(move || service.recover(plan, call)).await;
         closed.unwrap_or_else(|error| Err(Refused::NotCommitted(error.to_string())))
     }
 
-    fn recover(&self, plan: u64, call: CallRow) -> Result<(), Refused> {
-        let in_words = |error: StoreError| Refused::NotCommitted(error.to_string());
-        let Some(open) = self.read_open(plan, call).map_err(in_words)? else { return Ok(()) };
+    /// The open call of an episode.
+    pub(super) fn open_in(&self, episode: &EpisodeName) -> Option<(u64, CallRow)> {
+        self.inner.ledger.with_state(|state| {
+            let mut calls = state.calls.iter();
+            calls.find(|(_, call)| call.episode == *episode).map(|(seq, call)| (*seq, call.clone()))
+        })
+    }
+
+    pub(super) fn recover(&self, plan: u64, call: CallRow) -> Result<(), Refused> {
+        self.settle(plan, call, ClosedBy::Recovery).map(drop)
+    }
+
+    /// Closes the open intent of a call by what the disk shows, and sweeps what its handler left. Returns verdict and
+    /// record; none when there is no intent to close.
+    pub(super) fn settle(
+        &self,
+        plan: u64,
+        call: CallRow,
+        by: ClosedBy,
+    ) -> Result<Option<(Verdict, String)>, Refused> {
+        let Some(open) = self.read_open(plan, call).map_err(in_words)? else { return Ok(None) };
         let (verdict, evidence) = self.judge(&open);
         tracing::warn!(
-            invocation = %open.call.inv, episode = %open.call.episode, effect = open.intent.effect,
-            %verdict, %evidence, "closed an intent that was left open"
+            invocation = %open.of.inv, episode = %open.of.episode, effect = open.intent.effect,
+            %verdict, %evidence, %by, "closed an open intent"
         );
-        let submission = self.close(&open, verdict, evidence);
+        let (submission, record) = self.close(&open, verdict, evidence, by);
         self.inner.ledger.commit_blocking(submission)?;
         self.sweep(&open);
-        Ok(())
+        Ok(Some((verdict, record)))
+    }
+
+    /// A person says what became of the effect of `invocation`, which is in doubt: it landed, or it did not happen. Returns
+    /// the name of the closure's record.
+    ///
+    /// Dying before the closure is durable leaves the doubt as it was.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    pub fn resolve(&self, invocation: &B16, landed: bool) -> Result<String, ResolveError> {
+        let doubt = self.inner.ledger.with_state(|state| {
+            let mut doubts = state.doubts.iter();
+            doubts.find(|(_, row)| row.call.inv == *invocation).map(|(_, row)| row.clone())
+        });
+        let doubt = doubt.ok_or(ResolveError::NotInDoubt)?;
+        let turn = self.turn_blocking(&doubt.call.episode);
+        if let Some((plan, call)) = self.open_in(&doubt.call.episode) {
+            self.recover(plan, call)?;
+        }
+        let open = self.read_open(doubt.plan, doubt.call).map_err(in_words)?;
+        let open = open.ok_or(ResolveError::NotInDoubt)?;
+        let verdict = if landed { Verdict::Landed } else { Verdict::NotHappened };
+        let (submission, record) = self.close(&open, verdict, Evidence::Person, ClosedBy::Operator);
+        self.inner.ledger.commit_blocking(submission)?;
+        drop(turn);
+        Ok(record)
     }
 
     /// Removes what a handler that died left beside its files. After the verdict, which it was evidence for; left here, it
     /// would raise a doubt about the next write that is cut off.
     fn sweep(&self, open: &Open) {
-        let Ok(tree) = Worktree::open(&self.inner.workspace.join(open.call.episode.as_str()))
-        else {
+        let Ok(tree) = Worktree::open(&self.inner.workspace.join(open.of.episode.as_str())) else {
             return;
         };
-        for file in &open.opened.files {
+        for file in &open.files {
             if let Err(error) = tree.sweep(&file.path) {
                 tracing::warn!(%error, "a temporary file could not be removed");
             }
@@ -94,28 +130,47 @@ impl Service {
         let ledger = &self.inner.ledger;
         let Some(row) = &call.intent else { return Ok(None) };
         let Some(key) = ledger.episode_key(&call.episode) else { return Ok(None) };
-        let Some(bytes) = ledger.event(row.seq)? else { return Ok(None) };
-        let Ok(Event { at, seq, body: Body::Intent(intent), .. }) = Event::decode(&bytes) else {
+        let Some(Event { at, seq, body: Body::Intent(intent), .. }) = self.read(row.seq)? else {
             return Ok(None);
         };
         let opened = ledger.opening(&call.episode, seq)?.unwrap_or_default();
+        let name = opened.refs.first().map(|hash| format!("sha256:{}", hex(hash)));
         let request = match opened.refs.first() {
             Some(hash) => ledger.object(Some(&call.episode), hash)?,
             None => None,
         };
+        let object = |found: Option<(_, Vec<u8>)>| {
+            NewObject::new(Some(&call.episode), found.map(|(_, bytes)| bytes).unwrap_or_default())
+        };
+        // An opening lists plan before input.
+        let planned = object(self.named(&call.episode, plan, 0)?);
+        let input = object(self.named(&call.episode, plan, 1)?);
+        let of = Invocation {
+            service: self.clone(),
+            front: call.front,
+            tool: call.tool,
+            session: call.session,
+            transition: call.transition,
+            episode: call.episode.clone(),
+            inv: call.inv,
+            key,
+            claim: call.claim,
+            input,
+            plan: planned,
+        };
         let request = request.and_then(|bytes| parse(&bytes).ok());
-        let plan_hash = ledger.opening(&call.episode, plan)?.and_then(|o| o.refs.first().copied());
-        Ok(Some(Open { plan, call, intent, seq, at, key, opened, plan_hash, request }))
+        let recorded = call.outcome.is_some();
+        Ok(Some(Open { of, plan, recorded, intent, seq, at, files: opened.files, name, request }))
     }
 
     fn judge(&self, open: &Open) -> (Verdict, Evidence) {
-        if open.call.outcome.is_some() {
+        if open.recorded {
             return (Verdict::Unrecorded, Evidence::Record);
         }
         if open.intent.files.is_empty() && handlers::leaves_files_only(&open.intent.effect) {
             return (Verdict::NotHappened, Evidence::Harmless);
         }
-        let root = self.inner.workspace.join(open.call.episode.as_str());
+        let root = self.inner.workspace.join(open.of.episode.as_str());
         let evidence = open.request.as_ref().and_then(|request| request.get("evidence"));
         let found = match (Worktree::open(&root), evidence) {
             (Ok(tree), Some(evidence)) => handlers::settle(&tree, evidence),
@@ -128,116 +183,80 @@ impl Service {
         }
     }
 
-    fn close(&self, open: &Open, verdict: Verdict, evidence: Evidence) -> Submission {
-        let charge = if verdict == Verdict::NotHappened { 0 } else { open.intent.cost };
-        let object = |value: &Value| NewObject::new(Some(&open.call.episode), value.to_bytes());
-        let request = open.opened.refs.first().map(|hash| format!("sha256:{}", hex(hash)));
-        let account = ClosureRecord {
-            invocation: open.call.inv.to_string(),
-            intent: open.seq,
-            verdict,
-            evidence,
-            by: ClosedBy::Recovery,
-            charge,
-            request: request.clone(),
-        };
-        let account = object(&account.to_value());
-        let account_hash = account.hash();
-        let blind = open.key.invocation(&open.call.inv);
-        let closure = Closure {
-            by: ClosedBy::Recovery,
-            charge,
-            intent: open.seq,
-            record: blind.bref(&account_hash),
-            verdict,
-            evidence,
-        };
-        let draft = |body: Body, opening: Opening| Draft {
-            episode: Some(open.call.episode.clone()),
-            inv: Some(open.call.inv),
-            body,
-            opening: Some(opening),
-        };
-        let opening = Opening { refs: vec![account_hash], ..Opening::default() };
-        let mut submission = Submission {
-            drafts: vec![draft(closure.into(), opening)],
-            objects: vec![account],
-            keys: Vec::new(),
-        };
+    fn close(
+        &self,
+        open: &Open,
+        verdict: Verdict,
+        evidence: Evidence,
+        by: ClosedBy,
+    ) -> (Submission, String) {
+        let of = (open.seq, open.intent.cost);
+        let Closing { draft, record } =
+            open.of.closing(of, (verdict, evidence), by, open.name.clone());
+        let name = record.reference();
+        let mut submission =
+            Submission { drafts: vec![draft], objects: vec![record], keys: Vec::new() };
         if verdict == Verdict::Landed {
-            let (drafts, objects) = self.landed(open, &blind, request, draft, object);
+            let (drafts, objects) = self.landed(open);
             submission.drafts.extend(drafts);
             submission.objects.extend(objects);
         }
-        submission
+        (submission, name)
     }
 
     /// Outcome and commit of an effect that landed: what its handler would have answered.
-    fn landed(
-        &self,
-        open: &Open,
-        blind: &InvocationKey,
-        request: Option<String>,
-        draft: impl Fn(Body, Opening) -> Draft,
-        object: impl Fn(&Value) -> NewObject,
-    ) -> (Vec<Draft>, Vec<NewObject>) {
+    fn landed(&self, open: &Open) -> (Vec<Draft>, Vec<NewObject>) {
         let own = handlers::landed(&self.inner.context);
-        let result = object(&own);
-        let record = Record {
-            invocation: open.call.inv.to_string(),
+        let evidence = open.request.as_ref().and_then(|request| request.get("evidence").cloned());
+        let after = open.files.iter().filter(|file| file.second.is_some());
+        let seen = |file: &OpenFile| OpenFile {
+            path: file.path.clone(),
+            first: file.second,
+            second: None,
+        };
+        let planned = Planned {
+            id: "e1".to_owned(),
             effect: open.intent.effect.clone(),
             scope: open.intent.scope.clone(),
             cost: open.intent.cost,
-            budget_before: open.intent.before,
-            charge: open.intent.cost,
-            denial: None,
-            status: Status::Ok,
-            failure: None,
-            evidence: open
-                .request
-                .as_ref()
-                .and_then(|request| request.get("evidence").cloned())
-                .unwrap_or(Value::Null),
-            request,
-            result: Some(result.reference()),
-            started: open.at,
-            ended: self.now(),
+            payload: Value::Null,
+            finish: false,
         };
-        let record = object(&record.to_value());
-        let plan = open.plan_hash.map_or(String::new(), |hash| format!("sha256:{}", hex(&hash)));
-        let output = object(&compose(own, vec![effect_value("e1", Status::Ok, &record)], &plan));
-        let hashes = [&record, &result, &output].map(NewObject::hash);
-        let [record_hash, result_hash, output_hash] = hashes;
-        let seen: Vec<OpenFile> = open
-            .opened
-            .files
-            .iter()
-            .filter(|file| file.second.is_some())
-            .map(|file| OpenFile { path: file.path.clone(), first: file.second, second: None })
-            .collect();
-        let outcome = Outcome {
-            plan: open.plan,
-            seen: seen.iter().filter_map(|file| file.seen(&open.key)).collect(),
-            charge: open.intent.cost,
-            denial: None,
-            intent: Some(open.seq),
-            record: blind.bref(&record_hash),
-            result: Some(blind.bref(&result_hash)),
+        let ended = Ended {
             status: Status::Ok,
+            denial: None,
+            failure: None,
+            evidence: evidence.unwrap_or(Value::Null),
+            request: open.name.clone(),
+            result: Some(open.of.object(&own)),
+            seen: after.map(seen).collect(),
+            before: open.intent.before,
+            charge: open.intent.cost,
+            started: open.at,
             recovered: true,
         };
-        let commit = Commit {
-            plan: open.plan,
-            entry: 0,
-            output: blind.bref(&output_hash),
-            outcome: Some(prior(1)),
-            refused: false,
-        };
-        let opening = |refs: Vec<Hash>, files| Opening { refs, files, more: Vec::new() };
-        let drafts = vec![
-            draft(outcome.into(), opening(vec![record_hash, result_hash], seen)),
-            draft(commit.into(), opening(vec![output_hash], Vec::new())),
-        ];
-        (drafts, vec![result, record, output])
+        let Account { outcome, record, mut objects } =
+            open.of.account(&planned, open.plan, Some(open.seq), ended);
+        let effects = vec![effect_value("e1", Status::Ok, &record)];
+        let reply: Reply = open.of.reply(own, effects, None);
+        objects.push(reply.output.clone());
+        let commit = open.of.commit_draft(open.plan, Some(prior(1)), &reply);
+        (vec![outcome, commit], objects)
     }
+}
+
+/// Why a doubt was not settled.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// There is none.
+    #[error("no call of that name is in doubt; `worldlog unresolved` lists those that are")]
+    NotInDoubt,
+    /// The log did not take it.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "errors are handed over by `map_err`")]
+fn in_words(error: StoreError) -> Refused {
+    Refused::NotCommitted(error.to_string())
 }

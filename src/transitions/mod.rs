@@ -60,6 +60,12 @@ pub trait Transition: Sync {
     fn input_schema(&self) -> Value;
     /// The plan for these arguments: always one that keeps the laws.
     fn plan(&self, args: &Value) -> Value;
+    /// The output of the second run, where plans ask for one. `results` are
+    /// `{"effect","id","output":…/null,"record":"sha256:…","status"}`.
+    fn reshape(&self, args: &Value, results: &[Value]) -> Value {
+        let _ = (args, results);
+        crate::canon::object([])
+    }
 }
 
 /// All tools, in the bytewise order of their ids.

@@ -7,6 +7,7 @@
 )]
 
 mod broker; // spec/broker.md: decisions by the table in fixtures/broker, grants
+mod calls; // spec/broker.md by the door: client ids, tokens, approvals, stale files, finish, deadlines, budgets
 mod canon; // spec/canon.md: parser and printer against fixtures of another implementation
 mod cli; // spec/cli.md, spec/export.md: the program itself, by its exit codes and what it prints
 mod event; // spec/event.md: the decoder against the CDDL and against fixtures of another implementation

@@ -30,8 +30,8 @@ fn runtime() -> tokio::runtime::Runtime {
 fn call(world: &World, token: &str, step: &Step) -> Result<Answer, CallError> {
     let caller = world.service.authenticate(Some(token)).expect("a live token");
     let args = canon::parse(step.1.as_bytes()).expect("JSON");
-    let call = Call { front: Front::Mcp, tool: step.0.to_owned(), args };
-    runtime().block_on(world.service.invoke(&caller, call))
+    let call = Call::new(Front::Mcp, step.0, args);
+    runtime().block_on(world.service.invoke(&caller, call, None))
 }
 
 fn content(world: &World) -> Option<String> {
@@ -282,8 +282,8 @@ fn sixteen_callers_and_a_budget_of_five() {
             let (service, caller) = (world.service.clone(), caller.clone());
             let text = format!(r#"{{"path":"f{number}.txt","content":"x"}}"#);
             let args = canon::parse(text.as_bytes()).expect("JSON");
-            let call = Call { front: Front::Mcp, tool: "ailang-write".to_owned(), args };
-            tokio::spawn(async move { service.invoke(&caller, call).await })
+            let call = Call::new(Front::Mcp, "ailang-write", args);
+            tokio::spawn(async move { service.invoke(&caller, call, None).await })
         });
         let tasks: Vec<_> = calls.collect();
         let mut answers = Vec::new();

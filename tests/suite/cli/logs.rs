@@ -45,6 +45,7 @@ impl Log {
             clock,
             entropy: Arc::new(SeededEntropy::new(chance)),
             program: "sha256:00".to_owned(),
+            transitions: worldlog::transitions::all().to_vec(),
         });
         let service = service.expect("a service");
         let mut log = Self { service, vkey, token: String::new(), workspace };
@@ -73,12 +74,9 @@ impl Log {
     pub(super) fn write(&self, path: &str, content: &str) {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let caller = self.service.authenticate(Some(&self.token)).expect("a caller");
-        let call = Call {
-            front: Front::Mcp,
-            tool: "ailang-write".to_owned(),
-            args: object([("path", path.into()), ("content", content.into())]),
-        };
-        let answer = runtime.block_on(self.service.invoke(&caller, call)).expect("an answer");
+        let args = object([("path", path.into()), ("content", content.into())]);
+        let call = Call::new(Front::Mcp, "ailang-write", args);
+        let answer = runtime.block_on(self.service.invoke(&caller, call, None)).expect("an answer");
         assert_eq!(answer.problem, None, "{}", self.workspace.path().display());
     }
 
