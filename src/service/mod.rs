@@ -27,7 +27,7 @@ mod recovery;
 mod run;
 mod view;
 
-pub use admin::{AdminError, GrantSpec, NewSession, SessionView};
+pub use admin::{AdminError, GrantSpec, NewSession, SessionChange, SessionView};
 pub use answer::{Answer, ReceiptView};
 pub use approve::Waiting;
 pub use call::{Call, CallError, Fate, Phase, is_client_id};
