@@ -38,7 +38,7 @@ pub(super) fn params(text: Option<&str>) -> Result<Object, Fault> {
     }
 }
 
-/// A member that is a string; empty counts as absent, as in ProtoJSON.
+/// A member that is a string; empty counts as absent, as in protobuf's JSON.
 pub(super) fn text<'a>(of: &'a Object, at: &str, name: &str) -> Result<Option<&'a str>, Fault> {
     match of.get(name) {
         None | Some(Value::Null) => Ok(None),

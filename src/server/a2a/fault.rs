@@ -46,7 +46,7 @@ enum Detail {
     /// Why, for a program.
     Info { reason: &'static str, more: Vec<(&'static str, String)> },
     /// What is known of a call without an answer.
-    Fate { reason: &'static str, fate: Fate },
+    Fate { reason: &'static str, fate: Box<Fate> },
 }
 
 /// An error on its way out.
@@ -180,7 +180,10 @@ impl Fault {
             error,
             CallError::Waited | CallError::TimedOut { .. } | CallError::PlanTimedOut
         );
-        Self { close, ..Self::new(code, sentence, Detail::Fate { reason, fate: error.fate() }) }
+        Self {
+            close,
+            ..Self::new(code, sentence, Detail::Fate { reason, fate: Box::new(error.fate()) })
+        }
     }
 
     /// The bytes of the answer. `id` is raw text; `None` when it could not be read.

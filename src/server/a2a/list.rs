@@ -1,4 +1,4 @@
-//! ListTasks of 1.0: the session's own tasks, those whose status changed last first.
+//! `ListTasks` of 1.0: the session's own tasks, those whose status changed last first.
 //!
 //! ```text
 //! {"tasks":[{…}],"nextPageToken":"","pageSize":50,"totalSize":3}
@@ -31,7 +31,7 @@ const STATES: [&str; 9] = [
     "TASK_STATE_AUTH_REQUIRED",
 ];
 
-/// Answers ListTasks.
+/// Answers `ListTasks`.
 pub(super) async fn answer(
     service: &Service,
     caller: &Caller,
@@ -45,12 +45,11 @@ pub(super) async fn answer(
     }
     ask::number(&params, at, "historyLength")?;
     let how = match ask::text(&params, at, "status")? {
-        None => Some(None),
+        None | Some("TASK_STATE_UNSPECIFIED") => Some(None),
         Some(word) if !STATES.contains(&word) => {
             let reason = format!("must be one of {}", STATES.join(", "));
             return Err(Fault::params("params.status", reason));
         }
-        Some("TASK_STATE_UNSPECIFIED") => Some(None),
         // A state that no task of ours has is had by none.
         Some(word) => [How::Open, How::Committed, How::Closed]
             .into_iter()

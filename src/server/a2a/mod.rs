@@ -8,7 +8,7 @@
 //!
 //! At-most-once: a task id (0.1) or a message id (0.3, 1.0) is the key of its call in the session, and a request that is
 //! sent again gets what the first one committed. `ask` reads what a send asks for, `task` prints tasks, `fault` errors,
-//! `list` is ListTasks, `card` the cards. The order of the checks is contract; `spec/a2a.md` lists them.
+//! `list` is `ListTasks`, `card` the cards. The order of the checks is contract; `spec/a2a.md` lists them.
 
 mod ask;
 mod card;
