@@ -76,7 +76,8 @@ impl Service {
         front: Front,
         invocation: &B16,
     ) -> Result<Past, StoreError> {
-        let open = self.inner.ledger.with_state(|state| {
+        let ledger = &self.inner.ledger;
+        let open = ledger.with_state(|state| {
             let mut calls = state.calls.iter();
             calls.find(|(_, call)| call.inv == *invocation).map(|(_, call)| call.front)
         });
@@ -84,9 +85,42 @@ impl Service {
         let other = match &past {
             Past::Committed { front: of, .. } => *of != front,
             Past::Open { .. } => open.is_some_and(|of| of != front),
-            Past::None | Past::Closed { .. } => false,
+            Past::Closed { .. } => {
+                let plan = ledger.find(invocation)?.and_then(|found| found.plan);
+                plan.is_some_and(|(_, plan)| plan.front != front)
+            }
+            Past::None => false,
         };
-        Ok(if other { Past::None } else { past })
+        if other {
+            return Ok(Past::None);
+        }
+        // While the fate of a commit is unknown, the call that it ends is neither open nor over. It did begin.
+        if past == Past::None && ledger.halted() {
+            for row in self.own_claims(caller) {
+                let Some((event, plan)) = self.read_plan(row.plan)? else { continue };
+                if event.inv == Some(*invocation) && plan.front == front {
+                    return Ok(Past::Open { invocation: invocation.to_string() });
+                }
+            }
+        }
+        Ok(past)
+    }
+
+    /// The session's claims as far as they are durable: the state runs ahead, and nobody is told what may yet be taken back.
+    fn own_claims(&self, caller: &Caller) -> Vec<ClaimRow> {
+        let ledger = &self.inner.ledger;
+        let mut rows = ledger.with_state(|state| {
+            let own = state.claims.from((caller.id, B32::from([0; 32])));
+            let own = own.take_while(|((session, _), _)| *session == caller.id);
+            own.map(|(_, row)| row.clone()).collect::<Vec<_>>()
+        });
+        let size = ledger.published().head.size;
+        let durable = |seq: Option<u64>| seq.filter(|seq| *seq < size);
+        rows.retain_mut(|row| {
+            (row.commit, row.closure) = (durable(row.commit), durable(row.closure));
+            row.plan < size
+        });
+        rows
     }
 
     /// The session's own calls with a client id.
@@ -94,17 +128,12 @@ impl Service {
     /// # Errors
     /// [`StoreError`].
     pub fn calls(&self, caller: &Caller, wanted: &CallsWanted) -> Result<CallsPage, StoreError> {
-        let mut rows = self.inner.ledger.with_state(|state| {
-            let own = state.claims.from((caller.id, B32::from([0; 32])));
-            let own = own.take_while(|((session, _), _)| *session == caller.id);
-            own.map(|(_, row)| row.clone()).collect::<Vec<_>>()
-        });
+        let mut rows = self.own_claims(caller);
         rows.retain(|row| wanted.how.is_none_or(|wanted| how(row) == wanted));
         rows.sort_by_key(|row| std::cmp::Reverse(last_of(row)));
         let mut page = CallsPage { calls: Vec::new(), total: 0, next: None };
         let mut last = None;
         for row in rows {
-            // The state runs ahead of what is durable; that is listed once it is.
             let (Some((event, plan)), Some(end)) =
                 (self.read_plan(row.plan)?, self.read(last_of(&row))?)
             else {
@@ -124,7 +153,7 @@ impl Service {
                 continue;
             }
             last = Some(end.seq);
-            page.calls.push((inv.to_string(), self.call_of(caller, &inv)?));
+            page.calls.push((inv.to_string(), self.call_through(caller, wanted.front, &inv)?));
         }
         Ok(page)
     }

@@ -338,11 +338,11 @@ fn an_unconfirmed_outcome_says_to_send_the_same_again() {
 #[test]
 fn an_effect_that_landed_without_its_commit_is_found_by_sending_the_same_again() {
     let asked = Asked::new();
-    asked.world.store.fail_at(2, Fault::NotCommitted);
+    asked.world.store.fail_at(2, Fault::Lost);
     let answer = asked.send("a", "ailang-write", WRITE);
     assert!(message(&answer).starts_with(UNRECORDED), "{answer:?}");
     assert!(asked.world.worktree().join("a.txt").exists());
-    // Until somebody settles it, it is under way.
+    // Until a start settles it, it is under way.
     let open = asked.task("a");
     assert_eq!(text(&open, &["result", "status", "state"]), "working");
     let listed = asked.post("1.0", &rpc("ListTasks", r#"{"status":"TASK_STATE_WORKING"}"#));
@@ -354,6 +354,7 @@ fn an_effect_that_landed_without_its_commit_is_found_by_sending_the_same_again()
     let cancel = asked.post("1.0", &names("CancelTask", &id));
     assert!(cancel.text().contains(r#""code":-32002"#), "{cancel:?}");
 
+    let asked = asked.crash();
     let again = asked.send("a", "ailang-write", WRITE);
     let receipt = at(&again, &["result", "metadata", "worldlog/receipt"]);
     assert_eq!(receipt.get("recovered").and_then(Value::as_bool), Some(true));

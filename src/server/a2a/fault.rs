@@ -307,3 +307,90 @@ fn sentence_of(error: &CallError) -> (i32, &'static str, String) {
     };
     (code, reason, text.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    //! Here, because most of these cannot be brought about from outside.
+
+    use super::*;
+
+    fn errors() -> Vec<(CallError, i32, &'static str)> {
+        let cause = || "/srv/secret/place".to_owned();
+        let (invocation, record) = ("0f".repeat(16), format!("sha256:{}", "0e".repeat(32)));
+        let lost = |records| CallError::Unconfirmed { invocation: invocation.clone(), records };
+        let refused = CallError::NotCommitted;
+        let deadline = "invocation exceeded its deadline";
+        let again = "invocation was not committed; send a new task id";
+        let used = "task id already used in this session";
+        vec![
+            (
+                lost(vec!["sha256:aa".to_owned(), "sha256:bb".to_owned()]),
+                -32603,
+                "effects were requested but the invocation was not confirmed committed; effect records: sha256:aa sha256:bb",
+            ),
+            (
+                lost(Vec::new()),
+                -32603,
+                "effects were requested but the invocation was not confirmed committed; effect records: none",
+            ),
+            (CallError::UnknownTool(cause()), -32602, "not authorized"),
+            (
+                CallError::OtherTransition,
+                -32602,
+                "proposal does not match the registered transition",
+            ),
+            (CallError::ClaimInFlight, -32602, used),
+            (CallError::ClaimTaken, -32602, used),
+            (
+                refused(Refused::Unknown(cause())),
+                -32603,
+                "invocation outcome is not confirmed; resend the same task id",
+            ),
+            (
+                refused(Refused::Changed(crate::state::Unlawful::ClaimsFull)),
+                -32603,
+                "world head moved during invocation; not committed; send a new task id",
+            ),
+            (refused(Refused::Busy), -32603, again),
+            (refused(Refused::NotCommitted(cause())), -32603, again),
+            (CallError::Stopped { invocation: invocation.clone(), record }, -32603, again),
+            (CallError::Waited, -32603, deadline),
+            (CallError::PlanTimedOut, -32603, deadline),
+            (CallError::TimedOut { invocation: invocation.clone() }, -32603, deadline),
+            (CallError::Transition(cause()), -32603, "transition execution failed"),
+            (
+                CallError::Closed("frozen"),
+                -32603,
+                "transition invocation is not available in this daemon",
+            ),
+            (CallError::Crowded, -32603, "transition invocation is not available in this daemon"),
+        ]
+    }
+
+    #[test]
+    fn every_failure_of_a_call_has_its_sentence() {
+        for (error, code, sentence) in errors() {
+            let fault = Fault::of_call(&error);
+            assert_eq!((fault.code, fault.sentence.as_str()), (code, sentence));
+            let late = sentence == "invocation exceeded its deadline";
+            assert_eq!(fault.close, late, "{error}");
+            let old = fault.render(Dialect::V01, Some("1"));
+            let told = error.fate().to_value();
+            assert!(old.contains(&format!("\"data\":{}", rpc::text_of(&told))), "{old}");
+            assert!(old.contains(&format!("\"message\":\"{sentence}\"")), "{old}");
+            let new = fault.render(Dialect::V10, Some("1"));
+            assert!(new.contains(r#""data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","domain":"worldlog","#));
+            assert!(!new.contains("task id"), "{new}");
+        }
+    }
+
+    #[test]
+    fn no_cause_that_may_name_a_path_of_the_host_leaves() {
+        for (error, ..) in errors() {
+            for dialect in [Dialect::V01, Dialect::V03, Dialect::V10] {
+                let text = Fault::of_call(&error).render(dialect, Some("1"));
+                assert!(!text.contains("/srv"), "{text}");
+            }
+        }
+    }
+}
