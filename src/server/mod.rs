@@ -11,8 +11,8 @@
 //! | `/v1/…`, `/checkpoint`, `/tile/…` | `provenance` (`spec/provenance.md`) |
 //!
 //! A front turns a request into a call of [`Service`] and its answer into bytes; it decides nothing. Fronts do not know
-//! each other: what several of them need is in `http`, `rpc` and `beside`. No path is ever redirected, because a client that follows loses its
-//! token. TLS is somebody else's: the listener is meant for loopback.
+//! each other: what several of them need is in `http`, `rpc` and `beside`. No path is ever redirected, because a client
+//! that follows loses its token. TLS is somebody else's: the listener is meant for loopback.
 
 mod a2a;
 mod beside;
