@@ -3,9 +3,9 @@
 //! The file is bytes: it need not be UTF-8, and line ends are neither matched loosely nor changed. `old_text` must occur
 //! exactly once, where occurrences that overlap count each (`aa` occurs twice in `aaa`), so that no choice is hidden.
 
-use super::replacing::{self, Replacement};
-use super::{Call, Done, OpError, Prepared, Work};
-use crate::sandbox::{Fault, Worktree};
+use super::effect::Payload;
+use super::{OpError, Prepared, Standing, replacing};
+use crate::sandbox::{Fault, Thing, Worktree};
 
 /// Members of the payload besides `op`.
 pub(super) const MEMBERS: &[&str] = &["path", "old_text", "new_text"];
@@ -18,45 +18,47 @@ pub struct Request {
     new_text: String,
 }
 
-pub(super) fn parse<'a>(
-    text: impl Fn(&str) -> Result<&'a str, OpError>,
-) -> Result<Request, OpError> {
+pub(super) fn parse(payload: &Payload<'_>) -> Result<Request, OpError> {
     Ok(Request {
-        path: text("path")?.to_owned(),
-        old_text: text("old_text")?.to_owned(),
-        new_text: text("new_text")?.to_owned(),
+        path: payload.text("path")?.to_owned(),
+        old_text: payload.text("old_text")?.to_owned(),
+        new_text: payload.text("new_text")?.to_owned(),
     })
 }
 
 pub(super) fn prepare(tree: &Worktree, request: &Request) -> Prepared {
     let Request { path, old_text, new_text } = request;
     let refusal = |why: &str| Prepared::refusal("edit", path, why);
+    let target = tree.target(path);
+    let base = target.as_ref().map(|target| {
+        let there = target.before.clone().map(Thing::File);
+        vec![Standing::of(&target.path, there.as_ref())]
+    });
+    let base = base.unwrap_or_default();
     if old_text.is_empty() {
-        return refusal("old_text is empty; give the text to be replaced");
+        return refusal("old_text is empty; give the text to be replaced").over(base);
     }
-    let target = match tree.target(path) {
+    let target = match target {
         Ok(target) => target,
         Err(fault) => return refusal(&fault.to_string()),
     };
     let Some(found) = &target.before else {
-        return refusal(&Fault::absent(path).to_string());
+        return refusal(&Fault::absent(path).to_string()).over(base);
     };
     let (count, first) = occurrences(&found.bytes, old_text.as_bytes());
     if count > 1 {
         return refusal(&format!(
             "old_text occurs {count} times; include more context so it is unique"
-        ));
+        ))
+        .over(base);
     }
     let (head, rest) = found.bytes.split_at(first.min(found.bytes.len()));
     let Some(tail) = rest.get(old_text.len()..).filter(|_| count == 1) else {
-        return refusal("old_text not found \u{2014} the file may have changed; read it again");
+        let why = "old_text not found \u{2014} the file may have changed; read it again";
+        return refusal(why).over(base);
     };
     let bytes = [head, new_text.as_bytes(), tail].concat();
-    replacing::prepare("edit", path, target, bytes, Work::Edit)
-}
-
-pub(super) fn perform(call: &Call<'_>, replacement: &Replacement) -> Done {
-    replacing::perform(call, replacement)
+    replacing::prepare("edit", path, target, bytes)
 }
 
 /// How often `needle` occurs in `text`, overlaps counted, and where first. Knuth, Morris and Pratt: the time is linear

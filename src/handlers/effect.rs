@@ -1,9 +1,11 @@
 //! From an effect's name and payload to a request that a handler takes.
 //!
-//! An effect has a closed list of ops, and an op a closed list of members, all strings. Checked in this order: the effect,
-//! aliases of `op` in another case, `op` itself, the list, unknown members, members in the order of the op.
+//! An effect has a closed list of ops, and an op a closed list of members. Checked in this order: the effect, aliases of
+//! `op` in another case, `op` itself, the list, unknown members, members in the order of the op.
 
-use super::{edit, read, write};
+use std::collections::BTreeMap;
+
+use super::{carry, edit, mkdir, read, remove, write};
 use crate::canon::Value;
 
 /// An effect that a handler can prepare.
@@ -15,6 +17,12 @@ pub enum Effect {
     Write(write::Request),
     /// `Workspace.Write`, op `edit`.
     Edit(edit::Request),
+    /// `Workspace.Write`, op `mkdir`.
+    Mkdir(mkdir::Request),
+    /// `Workspace.Write`, op `move`.
+    Move(carry::Request),
+    /// `Workspace.Write`, op `remove`.
+    Remove(remove::Request),
 }
 
 /// Why no handler takes an effect. It is recorded as failed.
@@ -38,16 +46,46 @@ pub enum OpError {
     },
 }
 
+impl OpError {
+    fn refused(effect: &str, why: String) -> Self {
+        Self::Refused { effect: effect.to_owned(), why }
+    }
+}
+
+/// The members of a payload whose names are all known.
+pub(super) struct Payload<'a> {
+    effect: &'a str,
+    members: &'a BTreeMap<String, Value>,
+}
+
+impl Payload<'_> {
+    fn wrong(&self, name: &str, what: &str) -> OpError {
+        OpError::refused(self.effect, format!("payload key {name:?} must be {what}"))
+    }
+
+    /// A string that has to be there.
+    pub(super) fn text(&self, name: &str) -> Result<&str, OpError> {
+        let text = self.members.get(name).and_then(Value::as_str);
+        text.ok_or_else(|| self.wrong(name, "a string"))
+    }
+}
+
 impl Effect {
     /// Finds the handler and checks the payload.
     ///
     /// # Errors
     /// [`OpError`] for the first fault.
     pub fn parse(effect: &str, payload: &Value) -> Result<Self, OpError> {
-        let refused = |why: String| OpError::Refused { effect: effect.to_owned(), why };
-        let ops: &[&str] = match effect {
-            "Workspace.Read" => &["read"],
-            "Workspace.Write" => &["write", "edit"],
+        let refused = |why: String| OpError::refused(effect, why);
+        let ops: &[(&str, &[&str])] = match effect {
+            "Workspace.Read" => &[("read", read::MEMBERS)],
+            "Workspace.Write" => &[
+                ("write", write::MEMBERS),
+                ("edit", edit::MEMBERS),
+                ("mkdir", mkdir::MEMBERS),
+                ("move", carry::MEMBERS),
+                ("remove", remove::MEMBERS),
+            ],
             _ => return Err(refused("no handler serves this effect".to_owned())),
         };
         let members = payload
@@ -59,18 +97,10 @@ impl Effect {
         {
             return Err(refused(format!("payload key {alias:?} is a case variant of \"op\"")));
         }
-        let text = |name: &str| {
-            let text = members.get(name).and_then(Value::as_str);
-            text.ok_or_else(|| refused(format!("payload key {name:?} must be a string")))
-        };
-        let op = text("op")?;
-        if !ops.contains(&op) {
+        let payload = Payload { effect, members };
+        let op = payload.text("op")?;
+        let Some((_, known)) = ops.iter().find(|(own, _)| *own == op) else {
             return Err(OpError::NotAllowed { effect: effect.to_owned(), op: op.to_owned() });
-        }
-        let known = match op {
-            "read" => read::MEMBERS,
-            "write" => write::MEMBERS,
-            _ => edit::MEMBERS,
         };
         if let Some(name) =
             members.keys().find(|name| *name != "op" && !known.contains(&name.as_str()))
@@ -78,9 +108,12 @@ impl Effect {
             return Err(refused(format!("payload key {name:?} is not one of op {op:?}")));
         }
         match op {
-            "read" => read::parse(text).map(Self::Read),
-            "write" => write::parse(text).map(Self::Write),
-            _ => edit::parse(text).map(Self::Edit),
+            "read" => read::parse(&payload).map(Self::Read),
+            "write" => write::parse(&payload).map(Self::Write),
+            "edit" => edit::parse(&payload).map(Self::Edit),
+            "mkdir" => mkdir::parse(&payload).map(Self::Mkdir),
+            "move" => carry::parse(&payload).map(Self::Move),
+            _ => remove::parse(&payload).map(Self::Remove),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Effects on the worktree: read, write, edit. What they need to run, what they leave, and how recovery tells.
+//! Effects on the worktree: what they need to run, what they leave, how recovery tells, and how they are taken back.
 //!
 //! ```text
 //! Effect::parse -> prepare (reads the disk) -> the ledger records evidence and intent -> Permit -> perform -> Done
@@ -9,25 +9,31 @@
 //! (`ok: false`; the effect ran); it fails when no such answer can be given. Budgets, grants and events are not known
 //! here; how files are reached and replaced is the sandbox's work. Texts and formats: `spec/tools.md`.
 
+mod carry;
 mod edit;
 mod effect;
 mod evidence;
+mod mkdir;
 mod read;
+mod remove;
 mod replacing;
+mod undo;
 mod write;
 
 pub use crate::sandbox::Sealing;
 pub use edit::occurrences;
 pub use effect::{Effect, OpError};
-pub use evidence::settle;
+pub use evidence::{FOLDER, settle};
+pub use undo::undo;
 
 use crate::canon::{Value, object};
 use crate::event::blind::OpenFile;
 use crate::event::hex;
 use crate::limits::{FILE_BYTES_MAX, PATH_DEPTH_MAX, PATH_LINKS_MAX};
 use crate::merkle::hash::{Hash, sha256};
-use crate::sandbox::{DENY_WRITE, GIT, TEMPORARY, Worktree, shown};
+use crate::sandbox::{DENY_WRITE, Effected, Fault, GIT, TEMPORARY, Thing, Worktree, shown};
 use crate::store::Receipt;
+use evidence::Touched;
 use replacing::Replacement;
 
 /// The right to run the effect of one intent, which is durable.
@@ -48,11 +54,34 @@ pub struct Prepared {
     pub evidence: Value,
     /// For the intent: the files to be changed.
     pub files: Vec<OpenFile>,
-    /// Their content as it is, in the same order; empty for an absent file.
+    /// Their content as it is, in the same order; empty for an absent file, [`FOLDER`] for a folder.
     pub before: Vec<Vec<u8>>,
+    /// What stands at each path that it would change, also when its content makes it certain to be refused. Empty for an
+    /// effect that changes nothing, and where the path itself is refused.
+    pub base: Vec<Standing>,
     verb: &'static str,
     path: String,
     work: Work,
+}
+
+/// What stands at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Path beneath the worktree, without links.
+    pub path: String,
+    /// SHA-256 and bytes of the file, or SHA-256 of [`FOLDER`] and 0; `None` when nothing is there.
+    pub found: Option<(Hash, u64)>,
+}
+
+impl Standing {
+    fn of(path: &str, thing: Option<&Thing>) -> Self {
+        let size = |thing: &Thing| match thing {
+            Thing::File(found) => found.stamp.size,
+            Thing::Folder(_) => 0,
+        };
+        let found = thing.map(|thing| (evidence::content(thing), size(thing)));
+        Self { path: path.to_owned(), found }
+    }
 }
 
 #[derive(Debug)]
@@ -60,8 +89,12 @@ enum Work {
     /// Found out before the intent; said after it, because the effect is what is charged.
     Refuse(String),
     Read,
-    Write(Replacement),
-    Edit(Replacement),
+    /// There is nothing to be done.
+    Stands,
+    Replace(Replacement),
+    Raise(mkdir::Folders),
+    Move(carry::Moving),
+    Remove(remove::Gone),
 }
 
 /// What every output names.
@@ -73,7 +106,7 @@ pub struct Context {
     pub policy_digest: String,
 }
 
-/// What a write or an edit answers when it changed the file.
+/// What an effect that changes files answers when it did. All of them answer the same.
 pub fn landed(context: &Context) -> Value {
     output(context, true, None)
 }
@@ -123,11 +156,24 @@ pub fn prepare(tree: &Worktree, effect: &Effect) -> Prepared {
         Effect::Read(request) => read::prepare(request),
         Effect::Write(request) => write::prepare(tree, request),
         Effect::Edit(request) => edit::prepare(tree, request),
+        Effect::Mkdir(request) => mkdir::prepare(tree, request),
+        Effect::Move(request) => carry::prepare(tree, request),
+        Effect::Remove(request) => remove::prepare(tree, request),
     }
 }
 
-/// Runs what was prepared. `unique` names the temporary file and must differ from call to call: the invocation. `seal` is
-/// asked at most once, right before a file is put in place; reads and refusals do not ask, for they have no such point.
+/// How a handler and its deadline agree on which of them came first.
+#[derive(Clone, Copy)]
+pub struct Gate<'a> {
+    /// Asked at most once, right before the point of no return, by what has one. `false`: the deadline has closed the call,
+    /// and nothing may happen.
+    pub seal: Sealing<'a>,
+    /// Asked again and again by what takes long and has no such point. `false`: nobody waits for it any more.
+    pub open: &'a dyn Fn() -> bool,
+}
+
+/// Runs what was prepared. `unique` names the temporary file and must differ from call to call: the invocation. Reads and
+/// refusals do not ask for the seal, for they have no point of no return.
 #[expect(clippy::needless_pass_by_value, reason = "one permit, one effect: it is used up")]
 pub fn perform(
     permit: Permit,
@@ -135,16 +181,22 @@ pub fn perform(
     prepared: Prepared,
     unique: &[u8; 16],
     context: &Context,
-    seal: Sealing<'_>,
+    gate: Gate<'_>,
 ) -> Done {
     let Permit(()) = permit;
-    let Prepared { verb, path, work, .. } = prepared;
-    let call = Call { tree, verb, path: &path, unique, context, seal };
+    let Prepared { verb, path, work, files, .. } = prepared;
+    let after = files.into_iter().filter(|file| file.second.is_some());
+    let after = after.map(|file| OpenFile { path: file.path, first: file.second, second: None });
+    let after = after.collect();
+    let call = Call { tree, verb, path: &path, unique, context, gate, after };
     match work {
         Work::Refuse(text) => call.refused(text),
         Work::Read => read::perform(&call),
-        Work::Write(replacement) => write::perform(&call, &replacement),
-        Work::Edit(replacement) => edit::perform(&call, &replacement),
+        Work::Stands => call.changed(),
+        Work::Replace(replacement) => replacing::perform(&call, &replacement),
+        Work::Raise(folders) => mkdir::perform(&call, &folders),
+        Work::Move(moving) => carry::perform(&call, &moving),
+        Work::Remove(gone) => remove::perform(&call, &gone),
     }
 }
 
@@ -155,8 +207,34 @@ impl Prepared {
     }
 
     fn harmless(verb: &'static str, path: &str, work: Work) -> Self {
-        let (files, before) = (Vec::new(), Vec::new());
-        Self { evidence: Value::Null, files, before, verb, path: path.to_owned(), work }
+        Self {
+            evidence: Value::Null,
+            files: Vec::new(),
+            before: Vec::new(),
+            base: Vec::new(),
+            verb,
+            path: path.to_owned(),
+            work,
+        }
+    }
+
+    /// An effect that changes what stands at these paths.
+    fn change(verb: &'static str, path: &str, touched: Vec<Touched>, work: Work) -> Self {
+        let base = touched.iter().map(|t| Standing::of(&t.path, t.before.as_ref())).collect();
+        let evidence = evidence::record(&touched);
+        let files = touched.iter().map(Touched::open).collect();
+        let bytes = |touched: Touched| match touched.before {
+            Some(Thing::File(found)) => found.bytes,
+            Some(Thing::Folder(_)) => FOLDER.to_vec(),
+            None => Vec::new(),
+        };
+        let before = touched.into_iter().map(bytes).collect();
+        Self { evidence, files, before, base, verb, path: path.to_owned(), work }
+    }
+
+    /// A refusal of an effect that would have changed what stands there.
+    fn over(self, base: Vec<Standing>) -> Self {
+        Self { base, ..self }
     }
 
     /// The refusal that is already certain, if there is one.
@@ -167,17 +245,35 @@ impl Prepared {
         }
     }
 
-    /// The same effect refused, because the file is not the one that the session last saw (`None`: it saw none there).
-    /// For whoever compares `files` with what the session knows; an effect that changes no file stays as it is.
+    /// The same effect refused, because what stands at `path` is not what the session last saw, or expects (`None`:
+    /// nothing). For whoever compares `base` with that; an effect that changes nothing stays as it is.
     #[must_use]
-    pub fn moved_on(self, seen: Option<&Hash>) -> Self {
-        let Some(file) = self.files.first() else { return self };
-        let why = format!(
-            "the file changed since this session last saw it: it was {}, it is {}; read it again",
-            named(seen),
-            named(file.first.as_ref())
-        );
-        Self::refusal(self.verb, &self.path, &why)
+    pub fn moved_on(self, path: &str, seen: Option<&Hash>) -> Self {
+        if self.base.is_empty() {
+            return self;
+        }
+        let why = match self.base.iter().find(|standing| standing.path == path) {
+            None => {
+                format!(
+                    "{} was expected at {}, which is no path of this call",
+                    named(seen),
+                    shown(path)
+                )
+            }
+            Some(standing) => {
+                let file = if self.base.len() == 1 {
+                    "the file".to_owned()
+                } else {
+                    format!("the file {}", shown(path))
+                };
+                format!(
+                    "{file} changed since this session last saw it: it was {}, it is {}; read it again",
+                    named(seen),
+                    named(standing.found.as_ref().map(|(sha256, _)| sha256))
+                )
+            }
+        };
+        Self::refusal(self.verb, &self.path, &why).over(self.base)
     }
 }
 
@@ -188,13 +284,38 @@ struct Call<'a> {
     path: &'a str,
     unique: &'a [u8; 16],
     context: &'a Context,
-    seal: Sealing<'a>,
+    gate: Gate<'a>,
+    /// What the session knows when all is as it was to be.
+    after: Vec<OpenFile>,
 }
 
 impl Call<'_> {
+    fn unique(&self) -> u64 {
+        u64::from_be_bytes(self.unique.first_chunk().copied().unwrap_or_default())
+    }
+
     fn accepted(&self, member: Option<(&str, String)>, path: &str, content: Hash) -> Done {
         let seen = OpenFile { path: path.to_owned(), first: Some(content), second: None };
         Done { status: Status::Ok, output: output(self.context, true, member), seen: vec![seen] }
+    }
+
+    fn changed(&self) -> Done {
+        Done { status: Status::Ok, output: landed(self.context), seen: self.after.clone() }
+    }
+
+    /// What came of a change; `stale` says what to answer when what stood there moved on.
+    fn ended(
+        &self,
+        effected: Result<Effected, Fault>,
+        stale: impl Fn(Option<&Hash>) -> String,
+    ) -> Done {
+        match effected {
+            Ok(Effected::Done) => self.changed(),
+            Ok(Effected::Stopped) => failed(DEADLINE.to_owned()),
+            Ok(Effected::Stale { now }) => self.refuse(&stale(now.as_ref())),
+            Ok(Effected::Unsure { reason }) => failed(reason),
+            Err(fault) => self.refuse(&fault),
+        }
     }
 
     fn refused(&self, text: String) -> Done {
@@ -207,13 +328,29 @@ impl Call<'_> {
     }
 }
 
+/// What is there is not what was recorded.
+fn stale(was: Option<&Hash>, now: Option<&Hash>) -> String {
+    if was == Some(&evidence::folder()) {
+        return "the folder changed while this call waited; list it again".to_owned();
+    }
+    format!(
+        "the file changed while this call waited: it was {}, it is {}; read it again",
+        named(was),
+        named(now)
+    )
+}
+
 fn failed(reason: String) -> Done {
     Done { status: Status::Failed(reason), output: object([]), seen: Vec::new() }
 }
 
 /// A content hash in a text.
 fn named(hash: Option<&Hash>) -> String {
-    hash.map_or_else(|| "absent".to_owned(), |hash| format!("sha256:{}", hex(hash)))
+    match hash {
+        None => "absent".to_owned(),
+        Some(hash) if *hash == evidence::folder() => "a folder".to_owned(),
+        Some(hash) => format!("sha256:{}", hex(hash)),
+    }
 }
 
 /// What the sandbox allows, as an object.

@@ -3,6 +3,7 @@
 //! Text is UTF-8, and given as it stands: a byte-order mark, CRLF and control characters are part of it. Bytes that are not
 //! UTF-8 cannot be put into JSON without loss, so the answer says what the file is instead.
 
+use super::effect::Payload;
 use super::{Call, Done, OpError, Prepared, Work, named};
 use crate::limits::{OBJECT_BYTES_MAX, OUTPUT_FRAME_BYTES_MAX};
 
@@ -15,10 +16,8 @@ pub struct Request {
     path: String,
 }
 
-pub(super) fn parse<'a>(
-    text: impl Fn(&str) -> Result<&'a str, OpError>,
-) -> Result<Request, OpError> {
-    Ok(Request { path: text("path")?.to_owned() })
+pub(super) fn parse(payload: &Payload<'_>) -> Result<Request, OpError> {
+    Ok(Request { path: payload.text("path")?.to_owned() })
 }
 
 pub(super) fn prepare(request: &Request) -> Prepared {

@@ -1,19 +1,18 @@
 //! What `write` and `edit` share: one file is replaced by other bytes, with evidence before and an answer after.
 
-use super::evidence::{After, record};
-use super::{Call, DEADLINE, Done, Prepared, Work, failed, named};
-use crate::event::blind::OpenFile;
+use super::evidence::{After, Touched};
+use super::{Call, Done, Prepared, Standing, Work, stale};
 use crate::limits::FILE_BYTES_MAX;
 use crate::merkle::hash::{Hash, sha256};
-use crate::sandbox::{Change, Replaced, Target};
+use crate::sandbox::{Change, Target, Thing};
 
 /// The bytes that are to stand at a path, and what stands there now.
 #[derive(Debug)]
 pub(super) struct Replacement {
-    resolved: String,
-    before: Option<(Hash, u32)>,
-    bytes: Vec<u8>,
-    mode: u32,
+    pub(super) resolved: String,
+    pub(super) before: Option<(Hash, u32)>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) mode: u32,
 }
 
 /// The mode of a file that is made.
@@ -21,48 +20,29 @@ const MODE_NEW: u32 = 0o644;
 /// What a write keeps of a mode: all but set-user-id and set-group-id.
 const MODE_KEPT: u32 = 0o1777;
 
-pub(super) fn prepare(
-    verb: &'static str,
-    path: &str,
-    target: Target,
-    bytes: Vec<u8>,
-    work: fn(Replacement) -> Work,
-) -> Prepared {
+pub(super) fn prepare(verb: &'static str, path: &str, target: Target, bytes: Vec<u8>) -> Prepared {
+    let Target { path: resolved, before, .. } = target;
+    let before = before.map(Thing::File);
     if bytes.len() > FILE_BYTES_MAX {
         let why = format!("the file would be {} bytes; the limit is {FILE_BYTES_MAX}", bytes.len());
-        return Prepared::refusal(verb, path, &why);
+        let base = vec![Standing::of(&resolved, before.as_ref())];
+        return Prepared::refusal(verb, path, &why).over(base);
     }
-    let Target { path: resolved, before, .. } = target;
-    let mode = before.as_ref().map_or(MODE_NEW, |found| found.stamp.mode & MODE_KEPT);
-    let after = After { sha256: sha256(&bytes), mode };
-    let evidence = record(&resolved, before.as_ref(), after);
-    let first = before.as_ref().map(|found| found.sha256);
-    let file = OpenFile { path: resolved.clone(), first, second: Some(after.sha256) };
-    let recorded = before.as_ref().map(|found| (found.sha256, found.stamp.mode));
+    let recorded = match &before {
+        Some(Thing::File(found)) => Some((found.sha256, found.stamp.mode)),
+        _ => None,
+    };
+    let mode = recorded.map_or(MODE_NEW, |(_, mode)| mode & MODE_KEPT);
+    let after = After::File { sha256: sha256(&bytes), mode };
+    let touched = vec![Touched { path: resolved.clone(), before, after }];
     let replacement = Replacement { resolved, before: recorded, bytes, mode };
-    Prepared {
-        evidence,
-        files: vec![file],
-        before: vec![before.map(|found| found.bytes).unwrap_or_default()],
-        verb,
-        path: path.to_owned(),
-        work: work(replacement),
-    }
+    Prepared::change(verb, path, touched, Work::Replace(replacement))
 }
 
 pub(super) fn perform(call: &Call<'_>, replacement: &Replacement) -> Done {
     let Replacement { resolved, before, bytes, mode } = replacement;
-    let unique = u64::from_be_bytes(call.unique.first_chunk().copied().unwrap_or_default());
+    let unique = call.unique();
     let change = Change { path: call.path, resolved, before: *before, bytes, mode: *mode, unique };
-    match call.tree.replace(&change, call.seal) {
-        Ok(Replaced::Done) => call.accepted(None, resolved, sha256(bytes)),
-        Ok(Replaced::Stopped) => failed(DEADLINE.to_owned()),
-        Ok(Replaced::Stale { now }) => call.refuse(&format!(
-            "the file changed while this call waited: it was {}, it is {}; read it again",
-            named(before.as_ref().map(|(sha256, _)| sha256)),
-            named(now.as_ref())
-        )),
-        Ok(Replaced::Unsure { reason }) => failed(reason),
-        Err(fault) => call.refuse(&fault),
-    }
+    let was = before.as_ref().map(|(sha256, _)| sha256);
+    call.ended(call.tree.replace(&change, call.gate.seal), |now| stale(was, now))
 }

@@ -1,7 +1,7 @@
 //! `write`: a file's whole content, as UTF-8 text. Missing folders are made.
 
-use super::replacing::{self, Replacement};
-use super::{Call, Done, OpError, Prepared, Work};
+use super::effect::Payload;
+use super::{OpError, Prepared, replacing};
 use crate::sandbox::Worktree;
 
 /// Members of the payload besides `op`.
@@ -14,22 +14,17 @@ pub struct Request {
     content: String,
 }
 
-pub(super) fn parse<'a>(
-    text: impl Fn(&str) -> Result<&'a str, OpError>,
-) -> Result<Request, OpError> {
-    Ok(Request { path: text("path")?.to_owned(), content: text("content")?.to_owned() })
+pub(super) fn parse(payload: &Payload<'_>) -> Result<Request, OpError> {
+    Ok(Request {
+        path: payload.text("path")?.to_owned(),
+        content: payload.text("content")?.to_owned(),
+    })
 }
 
 pub(super) fn prepare(tree: &Worktree, request: &Request) -> Prepared {
     let Request { path, content } = request;
     match tree.target(path) {
-        Ok(target) => {
-            replacing::prepare("write", path, target, content.clone().into_bytes(), Work::Write)
-        }
+        Ok(target) => replacing::prepare("write", path, target, content.clone().into_bytes()),
         Err(fault) => Prepared::refusal("write", path, &fault.to_string()),
     }
-}
-
-pub(super) fn perform(call: &Call<'_>, replacement: &Replacement) -> Done {
-    replacing::perform(call, replacement)
 }

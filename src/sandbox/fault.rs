@@ -34,6 +34,32 @@ pub enum Fault {
     /// A link leads to a name that is not UTF-8 and that no event could carry.
     #[error("path leads to a name that is not UTF-8")]
     NameNotUtf8,
+    /// The path is the worktree itself.
+    #[error("the path is the worktree itself")]
+    Root,
+    /// A link at the end of a path, where the link and not what it leads to would be changed.
+    #[error("it is a symbolic link; only files and folders are moved and removed")]
+    Link,
+    /// Something has the name already.
+    #[error("{}: there is {what} already, and nothing is replaced", shown(path))]
+    Exists {
+        /// As given.
+        path: String,
+        /// What it is.
+        what: &'static str,
+    },
+    /// A folder that holds something.
+    #[error("the folder is not empty; remove what is in it first")]
+    NotEmpty,
+    /// A folder was to go into itself.
+    #[error("{} lies inside the folder that is to be moved", shown(path))]
+    Inside {
+        /// As given.
+        path: String,
+    },
+    /// `.git` is neither listed nor searched.
+    #[error(".git/ is not listed and not searched")]
+    GitHidden,
     /// The system said no.
     #[error("{call} {}: {}", shown(path), reason(*errno))]
     Os {
@@ -120,6 +146,9 @@ pub(super) fn reason(errno: Errno) -> String {
         Errno::IO => "input/output error",
         Errno::MFILE | Errno::NFILE => "too many open files",
         Errno::EXIST => "file exists",
+        Errno::NOTEMPTY => "directory not empty",
+        Errno::XDEV => "it would cross file systems",
+        Errno::INVAL => "invalid argument",
         Errno::AGAIN => "it keeps changing",
         Errno::FBIG => "file too large",
         Errno::NOMEM => "cannot allocate memory",

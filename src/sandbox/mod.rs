@@ -1,8 +1,9 @@
 //! The worktree of an episode, and files in it: the only code that touches what agents work on.
 //!
 //! A [`Worktree`] is a handle on a folder. Every path is resolved beneath that handle (`place`), a file is read whole
-//! with the facts that tell it apart from any other (`file`), replaced in one step (`replace`), and some names are never
-//! written (`policy`). Nothing here knows events, plans or grants; whoever calls [`Worktree::replace`] has recorded what
+//! with the facts that tell it apart from any other (`file`), replaced in one step (`replace`), files and folders are made,
+//! moved and removed in one (`spot`, `shift`), what a crash left of that is swept (`leftover`), and some names are never
+//! written (`policy`). Nothing here knows events, plans or grants; whoever calls what changes something has recorded what
 //! is about to happen.
 //!
 //! ```text
@@ -14,14 +15,19 @@
 
 mod fault;
 mod file;
+mod leftover;
 mod place;
 mod policy;
 mod replace;
+mod shift;
+mod spot;
 
 pub use fault::{Fault, shown};
 pub use file::{Found, Stamp};
 pub use policy::{DENY_WRITE, GIT, TEMPORARY};
-pub use replace::{Change, Replaced, Sealing};
+pub use replace::{Change, Effected, Sealing};
+pub use shift::{Carriage, Known, Raising, Removal, exists};
+pub use spot::{Spot, Thing};
 
 use std::io;
 use std::path::Path;

@@ -38,8 +38,19 @@ pub(super) struct Place {
     pub(super) path: String,
     /// Where the links stand that were followed, as paths without links.
     pub(super) links: Vec<String>,
-    /// What stands there, if anything; never a link.
+    /// What stands there, if anything; a link only where [`Last::Kept`] was asked for.
     pub(super) stat: Option<Stat>,
+    /// Whether the path ends with `/` or `/.`, so that only a folder can stand there.
+    pub(super) slash: bool,
+}
+
+/// What is done with a link at the end of a path. Links before it are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Last {
+    /// It is followed: the path means what it leads to.
+    Followed,
+    /// The path means the link itself.
+    Kept,
 }
 
 /// What can be said of a path before the disk is asked.
@@ -60,24 +71,34 @@ pub(super) fn check_text(path: &str) -> Result<(), Fault> {
 }
 
 impl Worktree {
-    /// Resolves `path`, looking again when it changes under the look.
+    /// Resolves the `path` of a file, looking again when it changes under the look.
     pub(super) fn resolve(&self, path: &str) -> Result<Place, Fault> {
+        match self.resolve_any(path, Last::Followed) {
+            Ok(place) if place.slash && place.stat.is_none() => Err(Fault::absent(path)),
+            Err(Fault::Root) => Err(Fault::os("openat", path, Errno::ISDIR)),
+            other => other,
+        }
+    }
+
+    /// Resolves the `path` of a file or a folder.
+    pub(super) fn resolve_any(&self, path: &str, last: Last) -> Result<Place, Fault> {
         check_text(path)?;
         for _ in 0..PATH_TRIES_MAX {
-            if let Some(place) = self.resolve_once(path)? {
+            if let Some(place) = self.resolve_once(path, last)? {
                 return Ok(place);
             }
         }
         Err(Fault::Changing)
     }
 
-    fn resolve_once(&self, path: &str) -> Result<Option<Place>, Fault> {
+    fn resolve_once(&self, path: &str, last: Last) -> Result<Option<Place>, Fault> {
         if self.means.openat2
-            && let Some(place) = self.direct(path)?
+            && let Some(place) = self.direct(path, last)?
         {
             return Ok(Some(place));
         }
-        let Some(place) = Walk::new(self.root.as_fd(), path).run()? else { return Ok(None) };
+        let walk = Walk::new(self.root.as_fd(), path, last);
+        let Some(place) = walk.run()? else { return Ok(None) };
         if !self.means.openat2 {
             return Ok(Some(place));
         }
@@ -85,7 +106,7 @@ impl Worktree {
     }
 
     /// The common case: no link and no `..` on the way, so that one call opens the folder. `None`: ask the walk.
-    fn direct(&self, path: &str) -> Result<Option<Place>, Fault> {
+    fn direct(&self, path: &str, last: Last) -> Result<Option<Place>, Fault> {
         let plain = |name: &&str| !name.is_empty() && *name != "." && *name != "..";
         let names: Vec<&str> = path.split('/').collect();
         let Some((name, parents)) = names.split_last().filter(|_| names.iter().all(plain)) else {
@@ -103,11 +124,13 @@ impl Worktree {
             Err(errno) => return Err(Fault::os("openat", path, errno)),
         };
         let stat = stat_name(&dir, name, path)?;
-        if stat.as_ref().is_some_and(|stat| kind(stat) == FileType::Symlink) {
+        let link = stat.as_ref().is_some_and(|stat| kind(stat) == FileType::Symlink);
+        if link && last == Last::Followed {
             return Ok(None);
         }
         let (name, path) = ((*name).to_owned(), path.to_owned());
-        Ok(Some(Place { dir, missing: Vec::new(), name, path, links: Vec::new(), stat }))
+        let (missing, links) = (Vec::new(), Vec::new());
+        Ok(Some(Place { dir, missing, name, path, links, stat, slash: false }))
     }
 
     /// Lets the kernel open the folder that the walk found, by the path that the walk found. `None`: it is another one.
@@ -132,6 +155,8 @@ impl Worktree {
 struct Walk<'a> {
     root: BorrowedFd<'a>,
     path: &'a str,
+    last: Last,
+    slash: bool,
     /// The folders entered so far, without links.
     entered: Vec<(OwnedFd, String)>,
     /// Names still to be taken. `.` and the empty name stay in: they demand that a folder comes before them.
@@ -140,9 +165,10 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(root: BorrowedFd<'a>, path: &'a str) -> Self {
+    fn new(root: BorrowedFd<'a>, path: &'a str, last: Last) -> Self {
         let todo = path.split('/').map(str::to_owned).collect();
-        Self { root, path, entered: Vec::new(), todo, links: Vec::new() }
+        let slash = path.ends_with('/') || path.ends_with("/.");
+        Self { root, path, last, slash, entered: Vec::new(), todo, links: Vec::new() }
     }
 
     /// `None`: a name changed between two looks at it.
@@ -158,6 +184,9 @@ impl<'a> Walk<'a> {
                 return self.absent(name).map(Some);
             };
             match kind(&stat) {
+                FileType::Symlink if self.last == Last::Kept && self.is_last() => {
+                    return self.place(Vec::new(), name, Some(stat)).map(Some);
+                }
                 FileType::Symlink => {
                     if !self.follow(&name)? {
                         return Ok(None);
@@ -174,7 +203,14 @@ impl<'a> Walk<'a> {
                 _ => return Err(Fault::os("openat", self.path, Errno::NOTDIR)),
             }
         }
-        Err(Fault::os("openat", self.path, Errno::ISDIR))
+        let Some((folder, name)) = self.entered.pop() else { return Err(Fault::Root) };
+        let stat = fstat(&folder).map_err(|errno| Fault::os("fstat", self.path, errno))?;
+        self.place(Vec::new(), name, Some(stat)).map(Some)
+    }
+
+    /// Whether no name follows.
+    fn is_last(&self) -> bool {
+        self.todo.iter().all(|name| name.is_empty() || name == ".")
     }
 
     fn dir(&self) -> BorrowedFd<'_> {
@@ -219,12 +255,13 @@ impl<'a> Walk<'a> {
         if rest.iter().any(|name| name == "..") {
             return Err(Fault::absent(self.path));
         }
-        let folder = rest.last().is_some_and(|name| name.is_empty() || name == ".");
+        // The text of a link on the way may ask for a folder too.
+        self.slash |= rest.last().is_some_and(|name| name.is_empty() || name == ".");
         let mut missing = vec![name];
         missing.extend(rest.into_iter().filter(|name| !name.is_empty() && name != "."));
         match missing.pop() {
-            Some(name) if !folder => self.place(missing, name, None),
-            _ => Err(Fault::absent(self.path)),
+            Some(name) => self.place(missing, name, None),
+            None => Err(Fault::absent(self.path)),
         }
     }
 
@@ -243,7 +280,7 @@ impl<'a> Walk<'a> {
             None => openat(self.root, ".", OFlags::PATH | FOLDER, Mode::empty())
                 .map_err(|errno| Fault::os("openat", self.path, errno))?,
         };
-        Ok(Place { dir, missing, name, path, links: self.links, stat })
+        Ok(Place { dir, missing, name, path, links: self.links, stat, slash: self.slash })
     }
 
     fn joined(&self, missing: &[String], name: &str) -> String {

@@ -21,13 +21,13 @@ use std::io::Write;
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat, fchmod, fstat, fsync, linkat, mkdirat,
-    openat, renameat, renameat_with, statat, unlinkat,
+    AtFlags, Mode, OFlags, RenameFlags, Stat, fchmod, fstat, fsync, linkat, mkdirat, openat,
+    renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
 use super::fault::{Fault, reason};
-use super::place::{Place, kind, stat_name};
+use super::place::Place;
 use super::{FOLDER, Target, Worktree, file, policy};
 use crate::limits::{FILE_BYTES_MAX, PATH_TRIES_MAX};
 use crate::merkle::hash::Hash;
@@ -52,10 +52,10 @@ pub struct Change<'a> {
     pub unique: u64,
 }
 
-/// What came of a replacement.
+/// What came of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Replaced {
-    /// The file is in place and will be there after a power cut.
+pub enum Effected {
+    /// All is as it was to be, also after a power cut.
     Done,
     /// The seal was refused. The worktree is as it was.
     Stopped,
@@ -64,7 +64,7 @@ pub enum Replaced {
         /// SHA-256 of what stands there, when it is a file that can be read.
         now: Option<Hash>,
     },
-    /// The file is in place, or was; what the system said makes it unsure what a power cut leaves.
+    /// The change was made, in part or for a time; what the system said makes it unsure what a power cut leaves.
     Unsure {
         /// What it said.
         reason: String,
@@ -77,12 +77,12 @@ enum Put {
     /// In place; the temporary name is gone.
     Gone,
     /// Not in place.
-    Not(Replaced),
+    Not(Effected),
 }
 
 impl Worktree {
     /// Makes the change, if what stands there is still what was recorded. An error means that nothing was changed.
-    pub fn replace(&self, change: &Change<'_>, seal: Sealing<'_>) -> Result<Replaced, Fault> {
+    pub fn replace(&self, change: &Change<'_>, seal: Sealing<'_>) -> Result<Effected, Fault> {
         if change.bytes.len() > FILE_BYTES_MAX {
             return Err(Fault::TooLarge { bytes: change.bytes.len() as u64 });
         }
@@ -92,19 +92,14 @@ impl Worktree {
         }
         let now = before.map(|found| (found.sha256, found.stamp.mode));
         if now.map(|(sha256, _)| sha256) != change.before.map(|(sha256, _)| sha256) {
-            return Ok(Replaced::Stale { now: now.map(|(sha256, _)| sha256) });
+            return Ok(Effected::Stale { now: now.map(|(sha256, _)| sha256) });
         }
         if now != change.before {
             return Err(Fault::Changing);
         }
-        let mut made = Vec::new();
+        let mut made = Made::default();
         let result = self.put_below(&place, change, seal, &mut made);
-        if !matches!(result, Ok(Replaced::Done | Replaced::Unsure { .. })) {
-            // Folders that somebody has used meanwhile are not empty, and stay.
-            for (dir, name) in made.iter().rev() {
-                let _ = unlinkat(dir, name, AtFlags::REMOVEDIR);
-            }
-        }
+        made.keep_if(&result);
         result
     }
 
@@ -113,30 +108,9 @@ impl Worktree {
         place: &Place,
         change: &Change<'_>,
         seal: Sealing<'_>,
-        made: &mut Vec<(OwnedFd, String)>,
-    ) -> Result<Replaced, Fault> {
-        let fault = |errno| Fault::os("openat", change.path, errno);
-        let mut dir = reopen(&place.dir).map_err(fault)?;
-        for name in &place.missing {
-            match mkdirat(&dir, name, Mode::from_raw_mode(0o755)) {
-                Ok(()) => {}
-                // Somebody made it, or a link of that name: what was recorded is no longer so.
-                Err(Errno::EXIST) => return Err(Fault::Changing),
-                Err(errno) => return Err(Fault::os("mkdirat", change.path, errno)),
-            }
-            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | FOLDER;
-            let below = openat(&dir, name, flags, Mode::empty()).map_err(fault);
-            let synced = fsync(&dir).map_err(|errno| Fault::os("fsync", change.path, errno));
-            let above = match below {
-                Ok(below) => std::mem::replace(&mut dir, below),
-                Err(error) => {
-                    let _ = unlinkat(&dir, name, AtFlags::REMOVEDIR);
-                    return Err(error);
-                }
-            };
-            made.push((above, name.clone()));
-            synced?;
-        }
+        made: &mut Made,
+    ) -> Result<Effected, Fault> {
+        let dir = make_missing(place, change.path, made)?;
         self.put(&dir, &place.name, change, seal)
     }
 
@@ -146,20 +120,20 @@ impl Worktree {
         name: &str,
         change: &Change<'_>,
         seal: Sealing<'_>,
-    ) -> Result<Replaced, Fault> {
+    ) -> Result<Effected, Fault> {
         let temporary = policy::temporary(change.unique);
         // Open until the end, so that no other file gets its inode.
         let ours = write_temporary(dir, &temporary, change)?;
         if !seal() {
             let _ = unlinkat(dir, &temporary, AtFlags::empty());
-            return Ok(Replaced::Stopped);
+            return Ok(Effected::Stopped);
         }
         let put = match &change.before {
             Some((before, _)) => self.exchange(dir, &temporary, name, before, &ours),
             None => self.create(dir, &temporary, name),
         };
         let put = match put {
-            Ok(Put::Not(Replaced::Unsure { reason })) => return Ok(Replaced::Unsure { reason }),
+            Ok(Put::Not(Effected::Unsure { reason })) => return Ok(Effected::Unsure { reason }),
             Ok(Put::Not(other)) => Ok(Put::Not(other)),
             Ok(put) => match fsync(dir) {
                 Ok(()) => Ok(put),
@@ -168,7 +142,7 @@ impl Worktree {
                         "the file is in place, but its folder could not be synced: {}",
                         reason(errno)
                     );
-                    return Ok(Replaced::Unsure { reason });
+                    return Ok(Effected::Unsure { reason });
                 }
             },
             Err(errno) => Err(Fault::os("renameat2", change.path, errno)),
@@ -179,7 +153,7 @@ impl Worktree {
         }
         match put? {
             Put::Not(other) => Ok(other),
-            Put::Displaced | Put::Gone => Ok(Replaced::Done),
+            Put::Displaced | Put::Gone => Ok(Effected::Done),
         }
     }
 
@@ -200,8 +174,8 @@ impl Worktree {
                         return Ok(Put::Displaced);
                     }
                     return Ok(Put::Not(match swap_back(dir, temporary, ours, swap) {
-                        Ok(()) => Replaced::Stale { now: hash_of(dir, name) },
-                        Err(errno) => Replaced::Unsure {
+                        Ok(()) => Effected::Stale { now: hash_of(dir, name) },
+                        Err(errno) => Effected::Unsure {
                             reason: format!(
                                 "a file that changed meanwhile was displaced: {}",
                                 reason(errno)
@@ -209,7 +183,7 @@ impl Worktree {
                         },
                     }));
                 }
-                Err(Errno::NOENT) => return Ok(Put::Not(Replaced::Stale { now: None })),
+                Err(Errno::NOENT) => return Ok(Put::Not(Effected::Stale { now: None })),
                 // The file system or the kernel cannot: fall through to a plain rename.
                 Err(Errno::INVAL | Errno::NOSYS) => {}
                 Err(errno) => return Err(errno),
@@ -218,13 +192,13 @@ impl Worktree {
         // Between this look and the rename a foreign write can still be lost: no call of such a system closes the gap.
         match hash_of(dir, name) {
             Some(now) if now == *before => renameat(dir, temporary, dir, name).map(|()| Put::Gone),
-            now => Ok(Put::Not(Replaced::Stale { now })),
+            now => Ok(Put::Not(Effected::Stale { now })),
         }
     }
 
     /// An error: nothing was created.
     fn create(&self, dir: &OwnedFd, temporary: &str, name: &str) -> Result<Put, Errno> {
-        let appeared = || Ok(Put::Not(Replaced::Stale { now: hash_of(dir, name) }));
+        let appeared = || Ok(Put::Not(Effected::Stale { now: hash_of(dir, name) }));
         if self.means.renameat2 {
             match renameat_with(dir, temporary, dir, name, RenameFlags::NOREPLACE) {
                 Ok(()) => return Ok(Put::Gone),
@@ -241,45 +215,47 @@ impl Worktree {
             Err(errno) => Err(errno),
         }
     }
+}
 
-    /// SHA-256 of each unfinished write in the folder of `path`; `None` for one that cannot be read.
-    pub fn leftovers(&self, path: &str) -> Result<Vec<Option<Hash>>, Fault> {
-        let (dir, names) = self.temporaries(path)?;
-        Ok(names.iter().map(|name| hash_of(&dir, name)).collect())
-    }
+/// Folders that were made on the way, outermost first: each with the handle of the folder that holds it.
+#[derive(Debug, Default)]
+pub(super) struct Made(Vec<(OwnedFd, String)>);
 
-    /// Removes what unfinished writes left in the folder of `path`, and says how many that were. For recovery, when no
-    /// call of the episode runs and the disk has been looked at.
-    pub fn sweep(&self, path: &str) -> Result<usize, Fault> {
-        let (dir, names) = self.temporaries(path)?;
-        for name in &names {
-            unlinkat(&dir, name, AtFlags::empty())
-                .map_err(|errno| Fault::os("unlinkat", path, errno))?;
-        }
-        if !names.is_empty() {
-            fsync(&dir).map_err(|errno| Fault::os("fsync", path, errno))?;
-        }
-        Ok(names.len())
-    }
-
-    fn temporaries(&self, path: &str) -> Result<(OwnedFd, Vec<String>), Fault> {
-        let fault = |errno| Fault::os("getdents", path, errno);
-        let place = self.resolve(path)?;
-        let dir = reopen(&place.dir).map_err(fault)?;
-        let mut names = Vec::new();
-        if place.missing.is_empty() {
-            for entry in Dir::read_from(&dir).map_err(fault)? {
-                let entry = entry.map_err(fault)?;
-                let Ok(name) = entry.file_name().to_str() else { continue };
-                let file = |stat| kind(&stat) == FileType::RegularFile;
-                if policy::is_temporary(name) && stat_name(&dir, name, path)?.is_some_and(file) {
-                    names.push(name.to_owned());
-                }
+impl Made {
+    /// Removes them again, unless the change was made. Folders that somebody has used meanwhile are not empty, and stay.
+    pub(super) fn keep_if(&self, result: &Result<Effected, Fault>) {
+        if !matches!(result, Ok(Effected::Done | Effected::Unsure { .. })) {
+            for (dir, name) in self.0.iter().rev() {
+                let _ = unlinkat(dir, name, AtFlags::REMOVEDIR);
             }
         }
-        names.sort();
-        Ok((dir, names))
     }
+}
+
+/// Makes the missing folders of a place, each synced, and opens the last one.
+pub(super) fn make_missing(place: &Place, path: &str, made: &mut Made) -> Result<OwnedFd, Fault> {
+    let fault = |errno| Fault::os("openat", path, errno);
+    let mut dir = reopen(&place.dir).map_err(fault)?;
+    for name in &place.missing {
+        match mkdirat(&dir, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) => {}
+            // Somebody made it, or a link of that name: what was recorded is no longer so.
+            Err(Errno::EXIST) => return Err(Fault::Changing),
+            Err(errno) => return Err(Fault::os("mkdirat", path, errno)),
+        }
+        let below = open_folder(&dir, name).map_err(fault);
+        let synced = fsync(&dir).map_err(|errno| Fault::os("fsync", path, errno));
+        let above = match below {
+            Ok(below) => std::mem::replace(&mut dir, below),
+            Err(error) => {
+                let _ = unlinkat(&dir, name, AtFlags::REMOVEDIR);
+                return Err(error);
+            }
+        };
+        made.0.push((above, name.clone()));
+        synced?;
+    }
+    Ok(dir)
 }
 
 /// Puts a stranger's file back under its name. Each exchange must bring back what was put there last; if it brings
@@ -310,11 +286,16 @@ fn swap_back(
 }
 
 /// A handle of the folder that can be read and synced; the one of a place can only be searched.
-fn reopen(dir: impl AsFd) -> Result<OwnedFd, Errno> {
+pub(super) fn reopen(dir: impl AsFd) -> Result<OwnedFd, Errno> {
     openat(dir, ".", OFlags::RDONLY | FOLDER, Mode::empty())
 }
 
-fn hash_of(dir: impl AsFd, name: &str) -> Option<Hash> {
+/// A handle of the folder `name` that can be read and synced; a link is not followed.
+pub(super) fn open_folder(dir: impl AsFd, name: &str) -> Result<OwnedFd, Errno> {
+    openat(dir, name, OFlags::RDONLY | OFlags::NOFOLLOW | FOLDER, Mode::empty())
+}
+
+pub(super) fn hash_of(dir: impl AsFd, name: &str) -> Option<Hash> {
     file::read(dir, name, "").ok().flatten().map(|found| found.sha256)
 }
 

@@ -47,6 +47,11 @@ impl Gate {
         self.step(SEALING)
     }
 
+    /// Nobody closed it.
+    fn is_open(&self) -> bool {
+        self.0.load(Ordering::SeqCst) != CLOSED
+    }
+
     /// It never will.
     fn close(&self) -> bool {
         self.step(CLOSED)
@@ -87,7 +92,8 @@ impl Run {
         let sealing = Arc::clone(&gate);
         let mut handler = tokio::task::spawn_blocking(move || match look {
             Look::Ready(tree, prepared) => {
-                handlers::perform(permit, &tree, *prepared, &inv, &context, &|| sealing.seal())
+                let gate = handlers::Gate { seal: &|| sealing.seal(), open: &|| sealing.is_open() };
+                handlers::perform(permit, &tree, *prepared, &inv, &context, gate)
             }
             Look::Failed(reason) => {
                 Done { status: HandlerStatus::Failed(reason), output: object([]), seen: Vec::new() }
@@ -276,6 +282,7 @@ mod tests {
         let sealed = Gate::default();
         assert!(sealed.seal() && !sealed.close() && !sealed.seal());
         let closed = Gate::default();
-        assert!(closed.close() && !closed.seal() && !closed.close());
+        assert!(closed.is_open() && closed.close() && !closed.seal() && !closed.close());
+        assert!(sealed.is_open() && !closed.is_open());
     }
 }

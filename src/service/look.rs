@@ -61,13 +61,11 @@ impl Look {
     /// What stands at each path that the effect would change, with hash and size.
     pub(super) fn base(&self) -> Vec<(String, Option<(Hash, u64)>)> {
         match self {
-            Self::Ready(_, prepared) => {
-                let size = |index: usize| prepared.before.get(index).map_or(0, |b| b.len() as u64);
-                let files = prepared.files.iter().enumerate();
-                files
-                    .map(|(n, file)| (file.path.clone(), file.first.map(|h| (h, size(n)))))
-                    .collect()
-            }
+            Self::Ready(_, prepared) => prepared
+                .base
+                .iter()
+                .map(|standing| (standing.path.clone(), standing.found))
+                .collect(),
             Self::Failed(_) => Vec::new(),
         }
     }
@@ -76,7 +74,7 @@ impl Look {
     pub(super) fn moved_on(self, seen: &Seen) -> Self {
         match self {
             Self::Ready(tree, prepared) => {
-                Self::Ready(tree, Box::new(prepared.moved_on(seen.hash.as_ref())))
+                Self::Ready(tree, Box::new(prepared.moved_on(&seen.path, seen.hash.as_ref())))
             }
             failed @ Self::Failed(_) => failed,
         }

@@ -42,6 +42,7 @@ pub use crate::ledger::Refused;
 pub use crate::store::StoreError;
 
 use crate::clock::Clock;
+use crate::durable;
 use crate::entropy::{Entropy, NoEntropy};
 use crate::event::{B16, B32, BodyError, EpisodeName, Fixed, Role};
 use crate::handlers::{self, Context};
@@ -52,7 +53,7 @@ use crate::transitions::{Demand, Transition};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::Notify;
 
 /// Effects that leave nothing behind.
@@ -64,6 +65,8 @@ pub struct Config {
     pub ledger: Ledger,
     /// The folder that holds one worktree an episode.
     pub workspace: PathBuf,
+    /// The folder of the episodes' lock files: what an earlier process left running in a worktree still holds one.
+    pub locks: PathBuf,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Randomness.
@@ -83,6 +86,7 @@ pub struct Service {
 struct Inner {
     ledger: Ledger,
     workspace: PathBuf,
+    locks: PathBuf,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     context: Context,
@@ -103,6 +107,8 @@ struct Slot {
     /// Calls that wait for it.
     waiting: AtomicUsize,
     stop: Notify,
+    /// Held, shared, from the first call on.
+    held: OnceLock<durable::Lock>,
 }
 
 impl Slot {
@@ -191,7 +197,7 @@ impl Service {
     /// [`StartError`].
     pub fn start(config: Config) -> Result<Self, StartError> {
         let workspace = config.workspace;
-        crate::durable::create_folder(&workspace)
+        durable::create_folder(&workspace)
             .map_err(|error| StartError::Workspace { path: workspace.clone(), error })?;
         let mut published = BTreeMap::new();
         for transition in config.transitions {
@@ -202,6 +208,7 @@ impl Service {
         let inner = Inner {
             ledger: config.ledger,
             workspace,
+            locks: config.locks,
             clock: config.clock,
             entropy: config.entropy,
             context,

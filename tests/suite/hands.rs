@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tempfile::TempDir;
 use worldlog::canon::{self, Value, object};
-use worldlog::handlers::{self, Context, Done, Effect, Permit, Prepared, Status};
+use worldlog::handlers::{self, Context, Done, Effect, Gate, Permit, Prepared, Status};
 use worldlog::sandbox::{Means, Worktree};
 use worldlog::store::memory::MemoryStore;
 use worldlog::store::{Batch, Store};
@@ -143,7 +143,8 @@ fn edit(path: &str, old: &str, new: &str) -> Effect {
 }
 
 fn perform_sealed(tree: &Worktree, prepared: Prepared, seal: &dyn Fn() -> bool) -> Done {
-    handlers::perform(permit(), tree, prepared, &[7; 16], &context(), seal)
+    let gate = Gate { seal, open: &|| true };
+    handlers::perform(permit(), tree, prepared, &[7; 16], &context(), gate)
 }
 
 fn perform(tree: &Worktree, prepared: Prepared) -> Done {

@@ -2,6 +2,7 @@
 
 use super::{bodies, caller, check, content, ep, invoke, named, read, spent, write};
 use crate::support::World;
+use worldlog::durable::Lock;
 use worldlog::event::{B16, Body, Verdict};
 use worldlog::service::{Answer, CallError, Receipt};
 use worldlog::store::memory::Fault;
@@ -120,6 +121,25 @@ fn the_budget_is_kept_over_every_fault_of_the_store() {
             assert_eq!(files(&after), 5, "{context}");
         }
     }
+}
+
+#[test]
+fn what_an_earlier_server_left_running_is_waited_for() {
+    let world = World::new();
+    let token = world.agent("ep1", 10);
+    let held = Lock::exclusive(&world.lock()).expect("a lock").expect("nobody else's");
+    let call = || invoke(&world, &token, write("a.txt", "one"));
+    std::thread::scope(|scope| {
+        let calling = scope.spawn(call);
+        // Long enough for a call that did not wait.
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        assert_eq!((content(&world, "a.txt"), calling.is_finished()), (None, false));
+        drop(held);
+        assert_eq!(calling.join().expect("no panic").expect("an answer").problem, None);
+    });
+    // From now on it is held here, shared with what runs for a call.
+    assert!(Lock::exclusive(&world.lock()).expect("a lock").is_none());
+    drop(world);
 }
 
 #[test]

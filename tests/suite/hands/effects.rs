@@ -97,7 +97,9 @@ fn a_file_that_the_session_saw_otherwise_is_not_written() {
     let named = |bytes: &[u8]| format!("sha256:{}", hex(&sha256(bytes)));
     let said = |effect: &Effect, seen: Option<&[u8]>| {
         let seen = seen.map(sha256);
-        let prepared = handlers::prepare(&tree, effect).moved_on(seen.as_ref());
+        let prepared = handlers::prepare(&tree, effect);
+        let path = prepared.base.first().map_or("f", |standing| &standing.path).to_owned();
+        let prepared = prepared.moved_on(&path, seen.as_ref());
         assert_eq!((&prepared.evidence, prepared.files.len()), (&Value::Null, 0));
         text(&perform(&tree, prepared).output)
     };
@@ -109,6 +111,12 @@ fn a_file_that_the_session_saw_otherwise_is_not_written() {
     assert_eq!(said(&write("f", "x"), Some(b"one")), why("f", named(b"one"), named(b"two")));
     assert_eq!(said(&write("f", "x"), None), why("f", "absent".to_owned(), named(b"two")));
     assert_eq!(said(&write("n", "x"), Some(b"one")), why("n", named(b"one"), "absent".to_owned()));
+    let elsewhere = handlers::prepare(&tree, &write("n", "x")).moved_on("f", Some(&sha256(b"one")));
+    let named_one = named(b"one");
+    assert_eq!(
+        text(&perform(&tree, elsewhere).output),
+        refused(&format!("write n: {named_one} was expected at f, which is no path of this call"))
+    );
     assert_eq!(
         said(&read("f"), None),
         output(true, Some(("content", "two"))),
@@ -118,6 +126,36 @@ fn a_file_that_the_session_saw_otherwise_is_not_written() {
     let prepared = handlers::prepare(&tree, &write(".git", ""));
     assert_eq!(prepared.refused(), Some("write .git: .git/ is read-only to the lane's tools"));
     assert_eq!(handlers::prepare(&tree, &write("f", "")).refused(), None);
+}
+
+#[test]
+fn the_base_is_what_stands_there_whatever_becomes_of_the_effect() {
+    let world = World::new();
+    let tree = world.open();
+    world.put("d/f", b"two two", 0o644);
+    symlink("d", world.at("l")).unwrap();
+    let base = |effect: &Effect| {
+        let prepared = handlers::prepare(&tree, effect);
+        prepared
+            .base
+            .into_iter()
+            .map(|standing| (standing.path, standing.found))
+            .collect::<Vec<_>>()
+    };
+    let stands = vec![("d/f".to_owned(), Some((sha256(b"two two"), 7)))];
+    for effect in [write("l/f", "x"), edit("l/f", "two t", "x"), edit("d/f", "two", "x")] {
+        assert_eq!(base(&effect), stands);
+    }
+    let too_large = "a".repeat(FILE_BYTES_MAX + 1);
+    for effect in [edit("d/f", "no", "x"), edit("d/f", "", "x"), write("d/f", &too_large)] {
+        assert_eq!(base(&effect), stands, "certain to be refused");
+    }
+    for effect in [write("d/n", "x"), edit("l/n", "a", "b")] {
+        assert_eq!(base(&effect), [("d/n".to_owned(), None)]);
+    }
+    for effect in [read("d/f"), write(".git/x", ""), write("d", ""), edit("../f", "a", "b")] {
+        assert_eq!(base(&effect), []);
+    }
 }
 
 #[test]

@@ -45,6 +45,8 @@ pub(crate) struct World {
     pub(crate) service: Service,
     folder: Arc<TempDir>,
     tools: Vec<&'static dyn Transition>,
+    /// A process that dies lets go of its locks; one that only fell out of use here does not, so each gets its own.
+    lives: u32,
 }
 
 impl World {
@@ -58,7 +60,7 @@ impl World {
         let folder = Arc::new(tempfile::tempdir().expect("a folder"));
         let tools = [worldlog::transitions::all(), more].concat();
         let clock = Arc::new(ManualClock::new(START));
-        let world = Self::on(Arc::new(MemoryStore::new()), clock, folder, tools);
+        let world = Self::on(Arc::new(MemoryStore::new()), clock, folder, tools, 0);
         std::fs::create_dir_all(world.worktree()).expect("a worktree");
         world.file("hello.ail", "module hello\n\nexport func main() -> () ! {IO} { () }\n");
         world.file("emoji.txt", "\u{1f980} \u{2028} \u{e9}\n");
@@ -68,7 +70,8 @@ impl World {
     /// The machine lost power and started again: what was durable, and the worktrees as they are.
     pub(crate) fn crash(&self) -> Self {
         let store = Arc::new(self.store.crash(Side::Drop));
-        Self::on(store, Arc::clone(&self.clock), Arc::clone(&self.folder), self.tools.clone())
+        let (clock, folder) = (Arc::clone(&self.clock), Arc::clone(&self.folder));
+        Self::on(store, clock, folder, self.tools.clone(), self.lives + 1)
     }
 
     fn on(
@@ -76,6 +79,7 @@ impl World {
         clock: Arc<ManualClock>,
         folder: Arc<TempDir>,
         tools: Vec<&'static dyn Transition>,
+        lives: u32,
     ) -> Self {
         let ledger = ledger::open(ledger::Config {
             store: store.clone(),
@@ -89,17 +93,23 @@ impl World {
         let service = Service::start(service::Config {
             ledger: ledger.expect("a new log"),
             workspace: folder.path().join("episodes"),
+            locks: folder.path().join(format!("locks{lives}")),
             clock: clock.clone(),
             entropy: Arc::new(SeededEntropy::new(11)),
             program: format!("sha256:{}", "ab".repeat(32)),
             transitions: tools.clone(),
         });
-        Self { store, clock, service: service.expect("a service"), folder, tools }
+        Self { store, clock, service: service.expect("a service"), folder, tools, lives }
     }
 
     /// The worktree of `ep1`.
     pub(crate) fn worktree(&self) -> PathBuf {
         self.folder.path().join("episodes").join("ep1")
+    }
+
+    /// The lock file of `ep1`.
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.folder.path().join(format!("locks{}/ep1.lock", self.lives))
     }
 
     #[expect(clippy::disallowed_methods, reason = "a file of a test need not survive a crash")]
