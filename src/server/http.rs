@@ -119,6 +119,12 @@ impl Gate {
     }
 }
 
+/// Whether a Host names this machine as it calls itself.
+pub(super) fn is_local(authority: &str) -> bool {
+    let authority = authority.to_ascii_lowercase();
+    is_loopback(split_port(&authority).0)
+}
+
 fn is_loopback(name: &str) -> bool {
     matches!(name, "127.0.0.1" | "localhost" | "[::1]")
 }

@@ -11,18 +11,17 @@
 //! request is a new invocation. No session is minted, nothing is pushed, nothing resumed. Envelopes are in `rpc`, tools in
 //! `tools`.
 
-mod rpc;
 mod tools;
 
 use super::Rim;
 use super::http::{self, Accept, BodyFault, JSON, Response, TEXT};
+use super::rpc::{self, Failure, Members, Message, Sent};
 use crate::canon::{Value, object};
 use crate::service::{Caller, Service, Unauthenticated};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
-use rpc::{Failure, Members, Message, Sent};
 
 /// Bytes of one POST.
 const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
