@@ -105,17 +105,24 @@ pub(super) async fn answer(rim: &Rim, head: &Parts, body: &mut Incoming) -> Resp
         Err(why) => {
             // The body tells nothing but the id: a client waits for the one that it sent.
             let sent = bytes.as_deref().ok().and_then(|bytes| rpc::read(bytes).ok());
-            let id = match &sent {
-                Some(Sent::One(message)) => message.id(),
-                _ => None,
-            };
-            return refuse(&Fault::credential(why, dialect), dialect, id);
+            return refuse(
+                &Fault::credential(why, dialect),
+                dialect,
+                sent.as_ref().and_then(id_of),
+            );
         }
     };
     let bytes = match bytes {
         Ok(bytes) => bytes,
         Err(fault) => return refuse(&Fault::invalid_request(bodiless(fault)), dialect, None),
     };
+    // The older versions say nothing of it; a client of this one that announces something else meant another binding.
+    let foreign = head.headers.contains_key(header::CONTENT_TYPE) && !http::is_json(&head.headers);
+    if dialect == Dialect::V10 && foreign {
+        let sent = rpc::read(&bytes).ok();
+        let fault = Fault::content("Content-Type must be application/json");
+        return refuse(&fault, dialect, sent.as_ref().and_then(id_of));
+    }
     let (id, method, params) = match rpc::read(&bytes) {
         Ok(Sent::One(Message::Request { id, method, params })) => (id, method, params),
         Ok(Sent::One(Message::Invalid { id, failure })) => {
@@ -148,6 +155,14 @@ pub(super) async fn answer(rim: &Rim, head: &Parts, body: &mut Incoming) -> Resp
             }
         }
         Err(fault) => refuse(&fault, dialect, Some(id)),
+    }
+}
+
+/// The id to answer with, where one could be read.
+fn id_of<'a>(sent: &Sent<'a>) -> Option<&'a str> {
+    match sent {
+        Sent::One(message) => message.id(),
+        Sent::Batch(_) => None,
     }
 }
 
