@@ -421,3 +421,22 @@ fn a_call_that_needs_a_person_is_denied_with_the_token_to_come_back_with() {
     assert_eq!(asked.post("", &rpc("tasks/send", &params)).body, second.body);
     assert_eq!(asked.entries(), 2);
 }
+
+#[test]
+fn a_page_of_tasks_ends_with_the_output_that_makes_it_large() {
+    let asked = Asked::new();
+    asked.world.file("large.txt", &"x".repeat(3 * 1024 * 1024));
+    for id in ["a", "b", "c", "d"] {
+        asked.send(id, "ailang-read", r#"{"path":"large.txt"}"#);
+    }
+    let page = |token: &str| {
+        let params = format!(r#"{{"includeArtifacts":true,"pageToken":"{token}"}}"#);
+        let answer = asked.post("1.0", &rpc("ListTasks", &params));
+        let tasks = at(&answer, &["result", "tasks"]).as_array().expect("tasks").len();
+        assert_eq!(at(&answer, &["result", "totalSize"]).as_u64(), Some(4));
+        (tasks, text(&answer, &["result", "nextPageToken"]))
+    };
+    let (tasks, token) = page("");
+    assert_eq!((tasks, token.is_empty()), (3, false));
+    assert_eq!(page(&token), (1, String::new()));
+}

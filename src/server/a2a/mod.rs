@@ -98,9 +98,9 @@ pub(super) async fn answer(rim: &Rim, head: &Parts, body: &mut Incoming) -> Resp
     let version = Version::of(head);
     // Who sends a version that is not spoken here still reads the errors of the newest.
     let dialect = if version == Ok(Version::Old) { Dialect::V01 } else { Dialect::V10 };
-    let caller = http::caller(&rim.service, &head.headers);
     let bytes = http::read_body(body, BODY_BYTES_MAX, rim.config.body_timeout).await;
-    let caller = match caller {
+    // A session may end while its body is on the way.
+    let caller = match http::caller(&rim.service, &head.headers) {
         Ok(caller) => caller,
         Err(why) => {
             // The body tells nothing but the id: a client waits for the one that it sent.
@@ -129,8 +129,12 @@ pub(super) async fn answer(rim: &Rim, head: &Parts, body: &mut Incoming) -> Resp
             return refuse(&Fault::undecodable(dialect, &failure), dialect, id);
         }
         // What cannot be answered to anybody must not run anything either.
-        Ok(Sent::One(Message::Notification | Message::Response)) => {
+        Ok(Sent::One(Message::Notification)) => {
             let fault = Fault::invalid_request("id must be a string or an integer");
+            return refuse(&fault, dialect, None);
+        }
+        Ok(Sent::One(Message::Response)) => {
+            let fault = Fault::invalid_request("it has no method, and nobody asked for a response");
             return refuse(&fault, dialect, None);
         }
         Ok(Sent::Batch(_)) => {
