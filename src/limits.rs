@@ -109,6 +109,29 @@ pub const PATH_LINKS_MAX: usize = 40;
 pub const PATH_TRIES_MAX: usize = 16;
 /// Bytes of a path repeated in a refusal. A payload of 1 MiB may be one path.
 pub const PATH_SHOWN_BYTES_MAX: usize = 1_024;
+/// Names that a listing or a search looks at. At 2 microseconds a name for reading, sorting and rules, under half a second;
+/// at 100 bytes a name, 20 MB if they are all in one folder.
+pub const WALK_NAMES_MAX: usize = 200_000;
+/// One `.gitignore`; a longer one counts as absent. The longest in wide use has 12 KiB.
+pub const IGNORE_BYTES_MAX: usize = 64 * 1024;
+/// A `glob` argument.
+pub const GLOB_BYTES_MAX: usize = 1_024;
+/// Entries of one listing. At 100 bytes each, 1 MB for an agent to read.
+pub const LIST_ENTRIES_MAX: u64 = 10_000;
+/// Bytes that the entries of a listing or the lines of a search take as JSON. What comes after it is cut off and said.
+pub const WALK_OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+/// Matches of one search.
+pub const SEARCH_MATCHES_MAX: u64 = 2_000;
+/// Lines of context on each side of a match.
+pub const SEARCH_CONTEXT_LINES_MAX: u64 = 20;
+/// Bytes shown of a line that matches, or stands near one.
+pub const SEARCH_LINE_BYTES_MAX: usize = 500;
+/// Bytes of all files that a search reads: at 200 MB/s for a usual expression, a second and a half of an effect's ten.
+pub const SEARCH_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// A `pattern` argument.
+pub const PATTERN_BYTES_MAX: usize = 4 * 1024;
+/// A compiled expression, and as much again for what it keeps while it searches.
+pub const PATTERN_COMPILED_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Room in an output object for the members that are not the file's content: two digests and `world`, below 1 KiB.
 pub const OUTPUT_FRAME_BYTES_MAX: usize = 4 * 1024;
 /// The payload of a planned effect, as canonical JSON (plan law L4).

@@ -4,6 +4,7 @@
 //! {"verb":"approvals"}                                     -> {"waiting":[{"args","at","episode","invocation","session","token","tool"}…]}
 //! {"verb":"approve","token","session"?,"verdict","ttl"}    -> {"session"}
 //! {"verb":"freeze","episode"?,"frozen","now"}              -> {"frozen"}
+//! {"verb":"undo","entry"}                                  -> {"entry","invocation","paths"}
 //! {"verb":"resolve","invocation","landed"}                 -> {"record"}
 //! ```
 
@@ -19,6 +20,7 @@ pub(super) fn perform(service: &Service, request: &Value) -> Option<Result<Value
         "approvals" => approvals(service),
         "approve" => approve(service, request),
         "freeze" => freeze(service, request),
+        "undo" => undo(service, request),
         "resolve" => resolve(service, request),
         _ => return None,
     })
@@ -64,6 +66,16 @@ fn freeze(service: &Service, request: &Value) -> Result<Value, Failure> {
     let episode = request.get("episode").and_then(Value::as_str);
     service.freeze(episode, flag("frozen"), flag("now")).map_err(Failure::usage)?;
     Ok(object([("frozen", flag("frozen").into())]))
+}
+
+fn undo(service: &Service, request: &Value) -> Result<Value, Failure> {
+    let undone = service.undo(number(request, "entry")?).map_err(Failure::usage)?;
+    let paths = undone.paths.iter().map(|path| Value::from(path.as_str())).collect();
+    Ok(object([
+        ("entry", undone.entry.into()),
+        ("invocation", undone.invocation.into()),
+        ("paths", Value::Array(paths)),
+    ]))
 }
 
 fn resolve(service: &Service, request: &Value) -> Result<Value, Failure> {

@@ -39,6 +39,7 @@ mod serve;
 mod session;
 mod tend;
 mod token;
+mod undo;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -77,6 +78,8 @@ enum Verb {
     Freeze(freeze::Args),
     /// Let effects begin again.
     Thaw(freeze::Args),
+    /// Take back what a call did to files.
+    Undo(undo::Args),
     /// Settle an effect that is in doubt.
     Resolve(resolve::Args),
     /// List committed calls.
@@ -167,6 +170,7 @@ fn run(verb: Verb, out: &mut Out) -> Done {
         Verb::Decline(args) => approve::run(&args, "decline", out),
         Verb::Freeze(args) => freeze::run(&args, true, out),
         Verb::Thaw(args) => freeze::run(&args, false, out),
+        Verb::Undo(args) => undo::run(&args, out),
         Verb::Resolve(args) => resolve::run(&args, out),
         Verb::Log(args) => log::run(&args, out),
         Verb::Head(args) => head::run(&args, out),

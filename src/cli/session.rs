@@ -28,7 +28,7 @@ pub(super) enum Verb {
 pub(super) struct New {
     /// Episode; none for auditors and approvers.
     episode: Option<String>,
-    /// A set of grants; `coding` reads and writes in the worktree. The default when no --grant is given.
+    /// A set of grants; `coding` lists, searches, reads and writes in the worktree. The default when no --grant is given.
     #[arg(long, value_name = "NAME", value_parser = ["coding"])]
     preset: Option<String>,
     /// EFFECT=SCOPE:BUDGET[;confirm][;ttl=SECONDS]; may be repeated.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{carry, edit, mkdir, read, remove, write};
+use super::{carry, edit, list, mkdir, read, remove, search, view, write};
 use crate::canon::Value;
 
 /// An effect that a handler can prepare.
@@ -13,6 +13,12 @@ use crate::canon::Value;
 pub enum Effect {
     /// `Workspace.Read`, op `read`.
     Read(read::Request),
+    /// `Workspace.Read`, op `view`.
+    View(view::Request),
+    /// `Workspace.List`, op `list`.
+    List(list::Request),
+    /// `Workspace.Search`, op `search`.
+    Search(search::Request),
     /// `Workspace.Write`, op `write`.
     Write(write::Request),
     /// `Workspace.Write`, op `edit`.
@@ -68,6 +74,39 @@ impl Payload<'_> {
         let text = self.members.get(name).and_then(Value::as_str);
         text.ok_or_else(|| self.wrong(name, "a string"))
     }
+
+    /// A string that may be left out.
+    pub(super) fn maybe_text(&self, name: &str) -> Result<Option<String>, OpError> {
+        if !self.members.contains_key(name) {
+            return Ok(None);
+        }
+        self.text(name).map(|text| Some(text.to_owned()))
+    }
+
+    /// One of `words`, of which the first stands for none.
+    pub(super) fn word(&self, name: &str, words: &[&'static str]) -> Result<&'static str, OpError> {
+        let given = self.members.get(name).map(Value::as_str);
+        let found = match given {
+            None => words.first(),
+            Some(text) => words.iter().find(|word| text == Some(**word)),
+        };
+        let found = found.copied();
+        found.ok_or_else(|| self.wrong(name, &format!("one of: {}", words.join(", "))))
+    }
+
+    /// True or false; false when it is left out.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, OpError> {
+        let Some(value) = self.members.get(name) else { return Ok(false) };
+        value.as_bool().ok_or_else(|| self.wrong(name, "true or false"))
+    }
+
+    /// A whole number within these bounds, if it is there.
+    pub(super) fn whole(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, OpError> {
+        let Some(value) = self.members.get(name) else { return Ok(None) };
+        let number = value.as_u64().filter(|number| (least..=most).contains(number));
+        let wrong = || self.wrong(name, &format!("a whole number from {least} to {most}"));
+        number.map(Some).ok_or_else(wrong)
+    }
 }
 
 impl Effect {
@@ -78,7 +117,9 @@ impl Effect {
     pub fn parse(effect: &str, payload: &Value) -> Result<Self, OpError> {
         let refused = |why: String| OpError::refused(effect, why);
         let ops: &[(&str, &[&str])] = match effect {
-            "Workspace.Read" => &[("read", read::MEMBERS)],
+            "Workspace.Read" => &[("read", read::MEMBERS), ("view", view::MEMBERS)],
+            "Workspace.List" => &[("list", list::MEMBERS)],
+            "Workspace.Search" => &[("search", search::MEMBERS)],
             "Workspace.Write" => &[
                 ("write", write::MEMBERS),
                 ("edit", edit::MEMBERS),
@@ -109,6 +150,9 @@ impl Effect {
         }
         match op {
             "read" => read::parse(&payload).map(Self::Read),
+            "view" => view::parse(&payload).map(Self::View),
+            "list" => list::parse(&payload).map(Self::List),
+            "search" => search::parse(&payload).map(Self::Search),
             "write" => write::parse(&payload).map(Self::Write),
             "edit" => edit::parse(&payload).map(Self::Edit),
             "mkdir" => mkdir::parse(&payload).map(Self::Mkdir),

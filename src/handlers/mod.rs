@@ -13,11 +13,14 @@ mod carry;
 mod edit;
 mod effect;
 mod evidence;
+mod list;
 mod mkdir;
 mod read;
 mod remove;
 mod replacing;
+mod search;
 mod undo;
+mod view;
 mod write;
 
 pub use crate::sandbox::Sealing;
@@ -89,6 +92,9 @@ enum Work {
     /// Found out before the intent; said after it, because the effect is what is charged.
     Refuse(String),
     Read,
+    View(view::Request),
+    List(list::Listing),
+    Search(search::Search),
     /// There is nothing to be done.
     Stands,
     Replace(Replacement),
@@ -108,18 +114,22 @@ pub struct Context {
 
 /// What an effect that changes files answers when it did. All of them answer the same.
 pub fn landed(context: &Context) -> Value {
-    output(context, true, None)
+    output(context, true, [])
 }
 
-/// An output without `world`: whether it was done, under what policy, by which program, and one member more.
-fn output(context: &Context, ok: bool, member: Option<(&str, String)>) -> Value {
-    let mut members = vec![
+/// An output without `world`: whether it was done, under what policy, by which program, and what else there is to say.
+fn output<'a>(
+    context: &Context,
+    ok: bool,
+    members: impl IntoIterator<Item = (&'a str, Value)>,
+) -> Value {
+    let own = [
         ("ok", Value::from(ok)),
         ("policy_digest", context.policy_digest.as_str().into()),
         ("tool", context.tool.as_str().into()),
     ];
-    members.extend(member.map(|(name, text)| (name, Value::from(text))));
-    Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    let members = own.into_iter().chain(members);
+    Value::Object(members.map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 /// Whether an effect of this name changes nothing but the files that its evidence names: without evidence it left nothing.
@@ -154,6 +164,9 @@ pub const DEADLINE: &str = "deadline";
 pub fn prepare(tree: &Worktree, effect: &Effect) -> Prepared {
     match effect {
         Effect::Read(request) => read::prepare(request),
+        Effect::View(request) => view::prepare(request),
+        Effect::List(request) => list::prepare(request),
+        Effect::Search(request) => search::prepare(request),
         Effect::Write(request) => write::prepare(tree, request),
         Effect::Edit(request) => edit::prepare(tree, request),
         Effect::Mkdir(request) => mkdir::prepare(tree, request),
@@ -192,6 +205,9 @@ pub fn perform(
     match work {
         Work::Refuse(text) => call.refused(text),
         Work::Read => read::perform(&call),
+        Work::View(request) => view::perform(&call, &request),
+        Work::List(listing) => list::perform(&call, &listing),
+        Work::Search(search) => search::perform(&call, &search),
         Work::Stands => call.changed(),
         Work::Replace(replacement) => replacing::perform(&call, &replacement),
         Work::Raise(folders) => mkdir::perform(&call, &folders),
@@ -294,9 +310,20 @@ impl Call<'_> {
         u64::from_be_bytes(self.unique.first_chunk().copied().unwrap_or_default())
     }
 
-    fn accepted(&self, member: Option<(&str, String)>, path: &str, content: Hash) -> Done {
+    /// An answer that makes the content of a file known.
+    fn told<'m>(
+        &self,
+        members: impl IntoIterator<Item = (&'m str, Value)>,
+        path: &str,
+        content: Hash,
+    ) -> Done {
         let seen = OpenFile { path: path.to_owned(), first: Some(content), second: None };
-        Done { status: Status::Ok, output: output(self.context, true, member), seen: vec![seen] }
+        Done { seen: vec![seen], ..self.answered(members) }
+    }
+
+    fn answered<'m>(&self, members: impl IntoIterator<Item = (&'m str, Value)>) -> Done {
+        let output = output(self.context, true, members);
+        Done { status: Status::Ok, output, seen: Vec::new() }
     }
 
     fn changed(&self) -> Done {
@@ -319,7 +346,7 @@ impl Call<'_> {
     }
 
     fn refused(&self, text: String) -> Done {
-        let output = output(self.context, false, Some(("refused", text)));
+        let output = output(self.context, false, [("refused", text.into())]);
         Done { status: Status::Ok, output, seen: Vec::new() }
     }
 

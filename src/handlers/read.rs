@@ -40,7 +40,7 @@ pub(super) fn perform(call: &Call<'_>) -> Done {
                     named(Some(&found.sha256))
                 ));
             }
-            call.accepted(Some(("content", text)), &found.path, found.sha256)
+            call.told([("content", text.into())], &found.path, found.sha256)
         }
         Err(error) => call.refuse(&format!(
             "not UTF-8 text: the byte at offset {} is invalid (size {size}, {})",
@@ -51,7 +51,7 @@ pub(super) fn perform(call: &Call<'_>) -> Done {
 }
 
 /// Bytes of `text` as a canonical JSON string.
-fn json_bytes(text: &str) -> usize {
+pub(super) fn json_bytes(text: &str) -> usize {
     let byte = |byte: u8| match byte {
         b'"' | b'\\' | 0x08 | b'\t' | b'\n' | 0x0c | b'\r' => 2,
         0..0x20 => 6,

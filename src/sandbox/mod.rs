@@ -2,8 +2,8 @@
 //!
 //! A [`Worktree`] is a handle on a folder. Every path is resolved beneath that handle (`place`), a file is read whole
 //! with the facts that tell it apart from any other (`file`), replaced in one step (`replace`), files and folders are made,
-//! moved and removed in one (`spot`, `shift`), what a crash left of that is swept (`leftover`), and some names are never
-//! written (`policy`). Nothing here knows events, plans or grants; whoever calls what changes something has recorded what
+//! moved and removed in one (`spot`, `shift`), what a crash left of that is swept (`leftover`), folders are walked without
+//! leaving (`walk`, `rules`), and some names are never written (`policy`). Nothing here knows events, plans or grants; whoever calls what changes something has recorded what
 //! is about to happen.
 //!
 //! ```text
@@ -19,15 +19,19 @@ mod leftover;
 mod place;
 mod policy;
 mod replace;
+mod rules;
 mod shift;
 mod spot;
+mod walk;
 
 pub use fault::{Fault, shown};
 pub use file::{Found, Stamp};
 pub use policy::{DENY_WRITE, GIT, TEMPORARY};
 pub use replace::{Change, Effected, Sealing};
+pub use rules::Glob;
 pub use shift::{Carriage, Known, Raising, Removal, exists};
 pub use spot::{Spot, Thing};
+pub use walk::{Kind, Met, Scope, Walked};
 
 use std::io;
 use std::path::Path;

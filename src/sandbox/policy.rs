@@ -38,6 +38,16 @@ pub(super) fn check(path: &str) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Whether `path` is `.git` in some folder, or beneath one.
+pub(super) fn passes_git(path: &str) -> bool {
+    path.split('/').any(|name| name.eq_ignore_ascii_case(GIT))
+}
+
+/// Whether a listing leaves out the name whatever is asked for.
+pub(super) fn is_never_shown(name: &str) -> bool {
+    name.eq_ignore_ascii_case(GIT) || is_temporary(name)
+}
+
 /// The name of an unfinished write.
 pub(super) fn temporary(unique: u64) -> String {
     format!(".worldlog-{unique:016x}.tmp")

@@ -83,7 +83,7 @@ impl GrantSpec {
 
     /// What a coding agent needs, each with this budget.
     pub fn coding(budget: u64) -> Vec<Self> {
-        ["Workspace.Read", "Workspace.Write"]
+        ["Workspace.List", "Workspace.Read", "Workspace.Search", "Workspace.Write"]
             .map(|effect| Self {
                 effect: effect.to_owned(),
                 scope: "worktree".to_owned(),

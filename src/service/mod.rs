@@ -8,7 +8,7 @@
 //! look        what an effect finds; previews, tokens, the guard against lost updates
 //! run         plan, decide, refuse, deny      effect   run it, finish, commit      invocation   events and objects
 //! recovery    settles what was cut off        past     answers again               approve      what a person says
-//! view        what may be read                admin    what only the operator may do
+//! view        what may be read                admin    what only the operator may do       undo   takes a call back
 //! ```
 //!
 //! Nothing here knows HTTP or JSON-RPC.
@@ -25,6 +25,7 @@ mod look;
 mod past;
 mod recovery;
 mod run;
+mod undo;
 mod view;
 
 pub use admin::{AdminError, GrantSpec, NewSession, SessionChange, SessionView};
@@ -35,6 +36,7 @@ pub use listing::{CallsPage, CallsWanted, How};
 pub use look::{Preview, PreviewDecision};
 pub use past::Past;
 pub use recovery::ResolveError;
+pub use undo::{UndoError, Undone};
 pub use view::{EventView, Health, LogEntry, ObjectError, Receipt};
 
 // What the fronts meet of the layers below, so that they need not name them.
@@ -57,7 +59,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::Notify;
 
 /// Effects that leave nothing behind.
-const READS: [&str; 1] = ["Workspace.Read"];
+const READS: [&str; 3] = ["Workspace.List", "Workspace.Read", "Workspace.Search"];
 
 /// What the service needs.
 pub struct Config {

@@ -14,9 +14,16 @@ mod edit;
 mod laws;
 mod plan;
 mod read;
+mod workspace_list;
+mod workspace_mkdir;
+mod workspace_move;
+mod workspace_read;
+mod workspace_remove;
+mod workspace_search;
 mod write;
 
 pub use laws::{LawError, ParsedPlan, check_finish, check_laws};
+pub use plan::PLAN;
 
 use crate::canon::Value;
 
@@ -70,7 +77,17 @@ pub trait Transition: Sync {
 
 /// All tools, in the bytewise order of their ids.
 pub fn all() -> &'static [&'static dyn Transition] {
-    &[&edit::Edit, &read::Read, &write::Write]
+    &[
+        &edit::TOOL,
+        &read::TOOL,
+        &write::TOOL,
+        &workspace_list::TOOL,
+        &workspace_mkdir::TOOL,
+        &workspace_move::TOOL,
+        &workspace_read::TOOL,
+        &workspace_remove::TOOL,
+        &workspace_search::TOOL,
+    ]
 }
 
 /// The tool with this id.

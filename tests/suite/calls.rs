@@ -9,6 +9,7 @@ mod ids;
 mod operator;
 mod stale;
 mod tokens;
+mod undo;
 
 use crate::support::{World, keys};
 use worldlog::canon::{self, Value};

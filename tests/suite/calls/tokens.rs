@@ -44,6 +44,20 @@ fn a_preview_writes_nothing_and_spends_nothing() {
 }
 
 #[test]
+fn an_edit_tells_no_more_of_a_file_whether_its_text_is_there_or_not() {
+    let world = World::new();
+    let grants = vec![GrantSpec::parse("Workspace.Write=worktree:5").expect("a grant")];
+    let token = world.session(Role::Agent, Some("ep1"), grants, 3_600);
+    let edit = |old: &str| {
+        let args = format!(r#"{{"path":"hello.ail","old_text":"{old}","new_text":"x"}}"#);
+        call("ailang-edit", &args)
+    };
+    let (there, not) =
+        (preview(&world, &token, edit("module")), preview(&world, &token, edit("modula")));
+    assert_eq!((there.files, there.decision), (not.files, not.decision));
+}
+
+#[test]
 fn a_token_runs_exactly_its_call_once() {
     let world = World::new();
     let (token, other) = (world.agent("ep1", 10), world.agent("ep1", 10));

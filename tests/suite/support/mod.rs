@@ -113,8 +113,12 @@ impl World {
     }
 
     #[expect(clippy::disallowed_methods, reason = "a file of a test need not survive a crash")]
+    pub(crate) fn bytes(&self, name: &str, bytes: &[u8]) {
+        std::fs::write(self.worktree().join(name), bytes).expect("a file");
+    }
+
     pub(crate) fn file(&self, name: &str, text: &str) {
-        std::fs::write(self.worktree().join(name), text).expect("a file");
+        self.bytes(name, text.as_bytes());
     }
 
     /// The token of a new agent in `episode` with `budget` units for each effect.
