@@ -97,7 +97,9 @@ fn matcher(request: &Request) -> Result<RegexMatcher, String> {
         .dfa_size_limit(PATTERN_COMPILED_BYTES_MAX)
         .nest_limit(NESTING);
     let built = builder.build(&request.pattern);
-    built.map_err(|error| format!("the pattern is not valid: {error}"))
+    // The library shows the expression as it compiles it, over several lines; the reason is the last of them.
+    let reason = |text: String| text.rsplit("error: ").next().unwrap_or("").trim().to_owned();
+    built.map_err(|error| format!("the pattern is not valid: {}", reason(error.to_string())))
 }
 
 /// Files by what became of them.
