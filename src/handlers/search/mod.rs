@@ -17,7 +17,7 @@ use super::{Call, DEADLINE, Done, OpError, Prepared, Work, failed};
 use crate::canon::Value;
 use crate::limits::{
     PATTERN_BYTES_MAX, PATTERN_COMPILED_BYTES_MAX, SEARCH_BYTES_MAX, SEARCH_CONTEXT_LINES_MAX,
-    SEARCH_MATCHES_MAX,
+    SEARCH_MATCHES_MAX, WALK_NAMES_MAX,
 };
 use crate::sandbox::{Fault, Glob, Kind, Met, Scope};
 use lines::{Cut, Matches};
@@ -120,6 +120,7 @@ pub(super) fn perform(call: &Call<'_>, search: &Search) -> Done {
         hidden: request.hidden,
         glob,
         file: true,
+        names: WALK_NAMES_MAX,
     };
     let mut files = Files::default();
     let mut matches = Matches::new(matcher, request.limit, request.context);
