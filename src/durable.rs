@@ -2,6 +2,8 @@
 //!
 //! For keys, guards and marks outside the store. Files of a worktree are the sandbox's work.
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -24,6 +26,37 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
         _ => {}
     }
     sync_parent(path)
+}
+
+/// A lock on a file that the kernel lets go of with the last process that holds it.
+#[derive(Debug)]
+pub struct Lock(File);
+
+impl Lock {
+    /// Makes the file if need be and takes the lock for oneself, with no waiting: `None` when somebody else has it.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn exclusive(path: &Path) -> io::Result<Option<Self>> {
+        if let Some(parent) = path.parent() {
+            create_folder(parent)?;
+        }
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self(file))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Shares it with those whom this process starts: whoever wants it exclusively waits for them as well.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn share(&self) -> io::Result<()> {
+        flock(&self.0, FlockOperation::NonBlockingLockShared).map_err(io::Error::from)
+    }
 }
 
 /// Writes a file that must not exist yet. Dying in the middle leaves nothing under this name.

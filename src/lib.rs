@@ -32,7 +32,7 @@
 //! service       the door: authenticate, invoke, read, administer
 //!
 //!               fronts: bytes to service and back
-//! server        MCP and provenance over HTTP                       spec/mcp.md, spec/provenance.md
+//! server        MCP, A2A and provenance over HTTP                  spec/mcp.md, spec/a2a.md, spec/provenance.md
 //! cli           the command line                                   spec/cli.md
 //! ```
 //!

@@ -29,6 +29,15 @@ pub(super) struct Args {
     /// All arguments as a JSON object: itself, @FILE, or - for standard input.
     #[arg(long, value_name = "OBJ|@FILE|-", conflicts_with = "pairs")]
     json: Option<String>,
+    /// Ask what the call would do, and run nothing.
+    #[arg(long)]
+    preview: bool,
+    /// The token of a preview or of a denial, once it is approved.
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
+    /// PATH=sha256:HEX or PATH=absent: how a file has to stand; may be repeated.
+    #[arg(long, value_name = "PATH=REF")]
+    expect: Vec<String>,
     /// The server [default: the one that <data>/serve.json names].
     #[arg(long, env = "WORLDLOG_URL", value_name = "URL")]
     url: Option<String>,
@@ -43,7 +52,11 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
     let arguments = arguments(args)?;
     let url = http::Url::parse(&url(args)?)?;
     let token = token(args)?;
-    let call = object([("arguments", arguments), ("name", args.tool.as_str().into())]);
+    let call = object([
+        ("_meta", beside(args)?),
+        ("arguments", arguments),
+        ("name", args.tool.as_str().into()),
+    ]);
     let message = object([
         ("id", 1.into()),
         ("jsonrpc", "2.0".into()),
@@ -53,6 +66,29 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
     let headers = [("MCP-Protocol-Version", REVISION)];
     let answer = http::post(&url, "/mcp", &token, &headers, &message.to_bytes())?;
     show(&answer, out)
+}
+
+/// What goes along with the arguments.
+fn beside(args: &Args) -> Result<Value, Failure> {
+    let mut meta = BTreeMap::new();
+    if args.preview {
+        meta.insert("worldlog/preview".to_owned(), true.into());
+    }
+    if let Some(token) = &args.token {
+        meta.insert("worldlog/token".to_owned(), token.as_str().into());
+    }
+    let mut expect = BTreeMap::new();
+    for pair in &args.expect {
+        // A path may hold an equals sign, a reference does not.
+        let (path, name) = pair
+            .rsplit_once('=')
+            .ok_or_else(|| Failure::usage(format!("--expect {pair:?}: PATH=REF was due")))?;
+        expect.insert(path.to_owned(), Value::from(name));
+    }
+    if !expect.is_empty() {
+        meta.insert("worldlog/expect".to_owned(), Value::Object(expect));
+    }
+    Ok(Value::Object(meta))
 }
 
 fn show(answer: &http::Answer, out: &mut Out) -> Done {

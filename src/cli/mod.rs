@@ -9,13 +9,16 @@
 //! output and not the work. Exit codes are those of `spec/cli.md`. A token reaches standard output only when that is a
 //! terminal.
 
+mod acts;
 mod admin;
+mod approve;
 mod ask;
 mod auditor;
 mod backup;
 mod call;
 mod clock;
 mod export;
+mod freeze;
 mod fsck;
 mod head;
 mod health;
@@ -30,11 +33,13 @@ mod prove;
 mod replay;
 mod report;
 mod request;
+mod resolve;
 mod seal;
 mod serve;
 mod session;
 mod tend;
 mod token;
+mod undo;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -63,6 +68,20 @@ enum Verb {
     Auditor(auditor::Verb),
     /// Call a tool of the server.
     Call(call::Args),
+    /// List calls that wait for a person's approval.
+    Approvals(approve::List),
+    /// Let one call run that waits for approval.
+    Approve(approve::Args),
+    /// Say no to a call that waits for approval.
+    Decline(approve::Args),
+    /// Stop new effects in an episode, or everywhere.
+    Freeze(freeze::Args),
+    /// Let effects begin again.
+    Thaw(freeze::Args),
+    /// Take back what a call did to files.
+    Undo(undo::Args),
+    /// Settle an effect that is in doubt.
+    Resolve(resolve::Args),
     /// List committed calls.
     Log(log::Args),
     /// Show the newest signed head.
@@ -146,6 +165,13 @@ fn run(verb: Verb, out: &mut Out) -> Done {
         Verb::Session(verb) => session::run(verb, out),
         Verb::Auditor(verb) => auditor::run(verb, out),
         Verb::Call(args) => call::run(&args, out),
+        Verb::Approvals(args) => approve::list(&args, out),
+        Verb::Approve(args) => approve::run(&args, "approve", out),
+        Verb::Decline(args) => approve::run(&args, "decline", out),
+        Verb::Freeze(args) => freeze::run(&args, true, out),
+        Verb::Thaw(args) => freeze::run(&args, false, out),
+        Verb::Undo(args) => undo::run(&args, out),
+        Verb::Resolve(args) => resolve::run(&args, out),
         Verb::Log(args) => log::run(&args, out),
         Verb::Head(args) => head::run(&args, out),
         Verb::Prove(args) => prove::run(&args, out),

@@ -137,6 +137,7 @@ impl Node {
         let service = Service::start(service::Config {
             ledger,
             workspace,
+            locks: data.join("episodes"),
             clock,
             entropy: Arc::new(SystemEntropy),
             program: program()?,

@@ -4,6 +4,7 @@
 //! <data>/store, store.lock       the log
 //! <data>/keys/*.seed             the private keys, 0600
 //! <data>/workspace/<episode>     worktrees
+//! <data>/episodes/*.lock         held while anything runs in a worktree
 //! <data>/ballast                 32 MiB, let go of when the disk is full
 //! <data>/admin.sock              the operator's socket, 0600, while a server runs
 //! <data>/serve.json              where the server listens, while it does

@@ -118,6 +118,10 @@ fn words(report: &Report) -> Vec<String> {
     count(report.openings, "events whose hidden references were opened");
     count(report.objects, "payloads hashed");
     count(report.redacted, "payloads redacted: their hashes and proofs hold");
+    count(report.operator_acts_count, "acts of the operator, which no grant limits");
+    for (leaf, tool) in &report.operator_acts {
+        lines.push(format!("  leaf {leaf}: {tool}"));
+    }
     for key in &report.signed_by {
         lines.push(format!("signed by {key}"));
     }
@@ -159,6 +163,7 @@ fn to_value(report: &Report) -> Value {
         ("more_findings", report.more_findings.into()),
         ("objects", report.objects.into()),
         ("openings", report.openings.into()),
+        ("operator_acts", report.operator_acts_count.into()),
         ("origin", report.origin.as_str().into()),
         ("redacted", report.redacted.into()),
         ("root", hex(&report.root).into()),

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! {"verb":"session-new","episode"?,"grants":[GRANT…],"label"?,"role","ttl"}  -> {"session","token"}
+//! {"verb":"session-change","grants"?,"rotate","session","ttl"?}            -> {"session","token":…/null}
 //! {"verb":"session-list"}              -> {"sessions":[…]}
 //! {"verb":"session-revoke","which"}    -> {"revoked":[…]}
 //! {"verb":"head"}                      -> {"checkpoint","note","root","size"}
@@ -13,14 +14,16 @@
 //! {"verb":"health"}                    -> {"clock","entries","halted","origin","size","unresolved","version"}
 //! {"verb":"clock-accept"}              -> {"accepted":doubt/null}
 //! ```
+//!
+//! Acts on calls are in `acts`.
 
-use super::Failure;
+use super::{Failure, acts};
 use crate::canon::{Value, object};
 use crate::event::Role;
 use crate::export::{self, ExportError};
 use crate::merkle::hash::Hash;
 use crate::note::bundle::Bundle;
-use crate::service::{AdminError, GrantSpec, NewSession, Service, SessionView};
+use crate::service::{AdminError, GrantSpec, NewSession, Service, SessionChange, SessionView};
 use crate::store::sled::SledStore;
 use base64ct::{Base64, Encoding};
 use std::path::{Path, PathBuf};
@@ -32,8 +35,12 @@ const CACHE_BYTES: u64 = 32 * 1024 * 1024;
 
 /// Does what is asked. `data` is the data directory, whose keys a backup takes along.
 pub(super) fn perform(service: &Service, data: &Path, request: &Value) -> Result<Value, Failure> {
+    if let Some(done) = acts::perform(service, request) {
+        return done;
+    }
     match text(request, "verb")? {
         "session-new" => session_new(service, request),
+        "session-change" => session_change(service, request),
         "session-list" => {
             let sessions = service.sessions().iter().map(session).collect::<Vec<_>>();
             Ok(object([("sessions", sessions.into())]))
@@ -86,12 +93,12 @@ pub(super) fn perform(service: &Service, data: &Path, request: &Value) -> Result
     }
 }
 
-fn text<'a>(request: &'a Value, name: &str) -> Result<&'a str, Failure> {
+pub(super) fn text<'a>(request: &'a Value, name: &str) -> Result<&'a str, Failure> {
     let found = request.get(name).and_then(Value::as_str);
     found.ok_or_else(|| Failure::usage(format!("`{name}` is no string")))
 }
 
-fn number(request: &Value, name: &str) -> Result<u64, Failure> {
+pub(super) fn number(request: &Value, name: &str) -> Result<u64, Failure> {
     let found = request.get(name).and_then(Value::as_u64);
     found.ok_or_else(|| Failure::usage(format!("`{name}` is no whole number")))
 }
@@ -136,22 +143,38 @@ fn session_new(service: &Service, request: &Value) -> Result<Value, Failure> {
             )));
         }
     };
-    let grants = request.get("grants").and_then(Value::as_array).unwrap_or_default();
-    let grants = grants.iter().map(|grant| {
-        let text = grant
-            .as_str()
-            .ok_or_else(|| Failure::usage("`grants` holds something else than strings"))?;
-        GrantSpec::parse(text).map_err(Failure::usage)
-    });
     let new = NewSession {
         role,
         episode: request.get("episode").and_then(Value::as_str).map(str::to_owned),
-        grants: grants.collect::<Result<_, _>>()?,
+        grants: grants(request)?,
         ttl_s: number(request, "ttl")?,
         label: request.get("label").and_then(Value::as_str).map(str::to_owned),
     };
     let (id, token) = service.new_session(&new).map_err(|error| refused(&error))?;
     Ok(object([("session", id.to_string().into()), ("token", token.into())]))
+}
+
+fn session_change(service: &Service, request: &Value) -> Result<Value, Failure> {
+    let given = |name: &str| request.get(name).filter(|value| **value != Value::Null);
+    let change = SessionChange {
+        ttl_s: given("ttl").map(|_| number(request, "ttl")).transpose()?,
+        grants: given("grants").map(|_| grants(request)).transpose()?,
+        rotate: request.get("rotate").and_then(Value::as_bool).unwrap_or(false),
+    };
+    let changed = service.change_session(text(request, "session")?, &change);
+    let (id, token) = changed.map_err(|error| refused(&error))?;
+    Ok(object([("session", id.to_string().into()), ("token", token.into())]))
+}
+
+fn grants(request: &Value) -> Result<Vec<GrantSpec>, Failure> {
+    let grants = request.get("grants").and_then(Value::as_array).unwrap_or_default();
+    let parse = |grant: &Value| {
+        let text = grant.as_str();
+        let text =
+            text.ok_or_else(|| Failure::usage("`grants` holds something else than strings"))?;
+        GrantSpec::parse(text).map_err(Failure::usage)
+    };
+    grants.iter().map(parse).collect()
 }
 
 fn session(view: &SessionView) -> Value {

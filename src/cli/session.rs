@@ -15,6 +15,10 @@ pub(super) enum Verb {
     New(New),
     /// List all sessions.
     List(List),
+    /// Let a session live on, with more to spend if wished.
+    Extend(Extend),
+    /// Give a session another token; the old one opens nothing any more.
+    Rotate(Rotate),
     /// End sessions early.
     Revoke(Revoke),
 }
@@ -78,6 +82,36 @@ pub(super) struct List {
     json: bool,
 }
 
+/// `session extend`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Extend {
+    /// Name of the session, or its first eight digits at least.
+    session: String,
+    /// Seconds from now for which it lives [default: as before].
+    #[arg(long, value_name = "S")]
+    ttl: Option<u64>,
+    /// What it may spend instead of its grants; may be repeated. What was spent stays spent.
+    #[arg(long = "grant", value_name = "GRANT")]
+    grants: Vec<String>,
+    /// File of the guard, when no server runs.
+    #[arg(long, value_name = "G")]
+    guard: Option<PathBuf>,
+    #[command(flatten)]
+    data: place::DataArgs,
+    /// Answer in JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `session rotate`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Rotate {
+    /// Name of the session, or its first eight digits at least.
+    session: String,
+    #[command(flatten)]
+    to: To,
+}
+
 /// `session revoke`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Revoke {
@@ -97,6 +131,15 @@ pub(super) fn run(verb: Verb, out: &mut Out) -> Done {
     match verb {
         Verb::New(new) => begin(&new, out),
         Verb::List(list) => show(&list, out),
+        Verb::Extend(extend) => prolong(&extend, out),
+        Verb::Rotate(args) => {
+            let request = object([
+                ("rotate", true.into()),
+                ("session", args.session.as_str().into()),
+                ("verb", "session-change".into()),
+            ]);
+            create(&args.to, &args.session, &request, out)
+        }
         Verb::Revoke(revoke) => end(&revoke, out),
     }
 }
@@ -154,6 +197,30 @@ pub(super) fn create(to: &To, name: &str, request: &Value, out: &mut Out) -> Don
         out.line(format!("session {session}"));
         out.line(shown.words());
     }
+    Ok(0)
+}
+
+fn prolong(args: &Extend, out: &mut Out) -> Done {
+    if args.ttl.is_none() && args.grants.is_empty() {
+        return Err(Failure::usage("nothing is to change: give --ttl or --grant"));
+    }
+    let grants = args.grants.iter().map(|grant| Value::from(grant.as_str())).collect();
+    let grants = if args.grants.is_empty() { Value::Null } else { Value::Array(grants) };
+    let request = object([
+        ("grants", grants),
+        ("rotate", false.into()),
+        ("session", args.session.as_str().into()),
+        ("ttl", args.ttl.map_or(Value::Null, Value::from)),
+        ("verb", "session-change".into()),
+    ]);
+    let node = NodeArgs::of(&args.data, None, args.guard.as_deref());
+    let answer = ask::ask(&node, &request)?;
+    if args.json {
+        out.json(&answer);
+        return Ok(0);
+    }
+    let session = answer.get("session").and_then(Value::as_str).unwrap_or("-");
+    out.line(format!("session {session} goes on"));
     Ok(0)
 }
 

@@ -11,15 +11,20 @@
 
 use crate::canon::{Value, object};
 use crate::service::{Caller, Service, StoreError, Unauthenticated};
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
-use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::body::{Body as _, Bytes, Frame, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::sync::mpsc;
 
 /// An answer on its way out.
-pub(super) type Response = hyper::Response<Full<Bytes>>;
+pub(super) type Response = hyper::Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// An answer in the error envelope, while it is still known what it says.
 #[derive(Debug)]
@@ -117,6 +122,12 @@ impl Gate {
         });
         valid && is_loopback(name) || self.is_own(authority)
     }
+}
+
+/// Whether a Host names this machine as it calls itself.
+pub(super) fn is_local(authority: &str) -> bool {
+    let authority = authority.to_ascii_lowercase();
+    is_loopback(split_port(&authority).0)
 }
 
 fn is_loopback(name: &str) -> bool {
@@ -361,10 +372,32 @@ pub(super) fn index(text: &str) -> Option<u64> {
 
 /// An answer with a body.
 pub(super) fn reply(status: StatusCode, media: &'static str, body: impl Into<Bytes>) -> Response {
-    let mut response = hyper::Response::new(Full::new(body.into()));
+    let mut response = hyper::Response::new(Full::new(body.into()).boxed_unsync());
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
     response
+}
+
+/// An answer whose body arrives part by part, until its sender is gone.
+pub(super) fn stream(media: &'static str, parts: mpsc::Receiver<Bytes>) -> Response {
+    let mut response = hyper::Response::new(Arriving(parts).boxed_unsync());
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    response
+}
+
+/// A body that arrives over a channel.
+struct Arriving(mpsc::Receiver<Bytes>);
+
+impl hyper::body::Body for Arriving {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|part| part.map(|bytes| Ok(Frame::data(bytes))))
+    }
 }
 
 /// 200 with a JSON value.

@@ -7,15 +7,19 @@
 //! | path | front |
 //! |---|---|
 //! | `/mcp`, `/mcp/` | `mcp` (`spec/mcp.md`) |
+//! | `/a2a`, `/a2a/`, `/.well-known/agent.json`, `/.well-known/agent-card.json` | `a2a` (`spec/a2a.md`) |
 //! | `/v1/…`, `/checkpoint`, `/tile/…` | `provenance` (`spec/provenance.md`) |
 //!
 //! A front turns a request into a call of [`Service`] and its answer into bytes; it decides nothing. Fronts do not know
-//! each other: what two of them need is in `http`. No path is ever redirected, because a client that follows loses its
-//! token. TLS is somebody else's: the listener is meant for loopback.
+//! each other: what several of them need is in `http`, `rpc` and `beside`. No path is ever redirected, because a client
+//! that follows loses its token. TLS is somebody else's: the listener is meant for loopback.
 
+mod a2a;
+mod beside;
 mod http;
 mod mcp;
 mod provenance;
+mod rpc;
 
 use crate::service::Service;
 use http::{Gate, Response};
@@ -89,6 +93,8 @@ impl Rim {
         let path = head.uri.path();
         match path {
             "/mcp" | "/mcp/" => mcp::answer(self, head, body).await,
+            "/a2a" | "/a2a/" => a2a::answer(self, head, body).await,
+            _ if a2a::has_card(path) => a2a::card(self, head),
             _ if provenance::has(path) => provenance::answer(&self.service, head).await,
             // Also what a client asks for after a 401: there is no OAuth here, and it has to notice.
             _ => http::not_found("there is nothing at this path").into(),

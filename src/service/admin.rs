@@ -110,6 +110,17 @@ pub struct NewSession {
     pub label: Option<String>,
 }
 
+/// What is to change about a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionChange {
+    /// Seconds from now for which it is to live, and its grants with it.
+    pub ttl_s: Option<u64>,
+    /// What it may spend instead. What was spent stays spent.
+    pub grants: Option<Vec<GrantSpec>>,
+    /// Whether it gets another token; the old one opens nothing any more.
+    pub rotate: bool,
+}
+
 /// A session as the operator sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionView {
@@ -199,6 +210,50 @@ impl Service {
             Session { id, cred: credential(&token), role: new.role, label, grants, expires };
         submission.drafts.push(Draft::plain(episode.as_ref(), session));
         self.inner.ledger.commit_blocking(submission)?;
+        Ok((id, token))
+    }
+
+    /// Extends a session, gives it other grants, or another token, which is returned. `which` is its name or the first eight
+    /// digits at least. Its claims, tokens and spending stay.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn change_session(
+        &self,
+        which: &str,
+        change: &SessionChange,
+    ) -> Result<(B16, Option<String>), AdminError> {
+        let invalid = |text: String| AdminError::Invalid(text);
+        let named = |view: &SessionView| {
+            which.len() >= 8 && view.id.to_string().starts_with(which) && view.row.revoked.is_none()
+        };
+        let mut hits = self.sessions().into_iter().filter(named);
+        let (Some(SessionView { id, row, .. }), None) = (hits.next(), hits.next()) else {
+            return Err(invalid(format!(
+                "{which} is not the name of one session that can be changed"
+            )));
+        };
+        if change.grants.as_ref().is_some_and(|grants| grants.len() > GRANTS_MAX) {
+            return Err(invalid("a session has at most 64 grants".to_owned()));
+        }
+        let now = self.now();
+        let ends = |ttl: u64| now.saturating_add(ttl.saturating_mul(1000));
+        let expires = change.ttl_s.map_or(row.expires, ends);
+        let old = |grant: &Grant| {
+            // A grant that ended with its session goes on with it.
+            let own = grant.expires < row.expires;
+            Grant { expires: if own { grant.expires } else { expires }, ..grant.clone() }
+        };
+        let grants = match &change.grants {
+            Some(grants) => grants.iter().map(|spec| grant(spec, now, expires)).collect(),
+            None => row.grants.iter().map(old).collect(),
+        };
+        let draw = || self.inner.entropy.bytes32().map_err(Refused::from);
+        let token = if change.rotate { Some(hex(&draw()?)) } else { None };
+        let cred = token.as_ref().map_or(row.cred, |token| credential(token));
+        let session = Session { id, cred, role: row.role, label: None, grants, expires };
+        let drafts = vec![Draft::plain(row.episode.as_ref(), session)];
+        self.inner.ledger.commit_blocking(Submission { drafts, ..Submission::default() })?;
         Ok((id, token))
     }
 

@@ -8,7 +8,7 @@
 //! look        what an effect finds; previews, tokens, the guard against lost updates
 //! run         plan, decide, refuse, deny      effect   run it, finish, commit      invocation   events and objects
 //! recovery    settles what was cut off        past     answers again               approve      what a person says
-//! view        what may be read                admin    what only the operator may do
+//! view        what may be read                admin    what only the operator may do       undo   takes a call back
 //! ```
 //!
 //! Nothing here knows HTTP or JSON-RPC.
@@ -20,19 +20,23 @@ mod call;
 mod effect;
 mod invocation;
 mod invoke;
+mod listing;
 mod look;
 mod past;
 mod recovery;
 mod run;
+mod undo;
 mod view;
 
-pub use admin::{AdminError, GrantSpec, NewSession, SessionView};
+pub use admin::{AdminError, GrantSpec, NewSession, SessionChange, SessionView};
 pub use answer::{Answer, ReceiptView};
 pub use approve::Waiting;
 pub use call::{Call, CallError, Fate, Phase, is_client_id};
+pub use listing::{CallsPage, CallsWanted, How};
 pub use look::{Preview, PreviewDecision};
 pub use past::Past;
 pub use recovery::ResolveError;
+pub use undo::{UndoError, Undone};
 pub use view::{EventView, Health, LogEntry, ObjectError, Receipt};
 
 // What the fronts meet of the layers below, so that they need not name them.
@@ -40,6 +44,7 @@ pub use crate::ledger::Refused;
 pub use crate::store::StoreError;
 
 use crate::clock::Clock;
+use crate::durable;
 use crate::entropy::{Entropy, NoEntropy};
 use crate::event::{B16, B32, BodyError, EpisodeName, Fixed, Role};
 use crate::handlers::{self, Context};
@@ -50,7 +55,7 @@ use crate::transitions::{Demand, Transition};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::Notify;
 
 /// Effects that leave nothing behind.
@@ -62,6 +67,8 @@ pub struct Config {
     pub ledger: Ledger,
     /// The folder that holds one worktree an episode.
     pub workspace: PathBuf,
+    /// The folder of the episodes' lock files: what an earlier process left running in a worktree still holds one.
+    pub locks: PathBuf,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Randomness.
@@ -81,6 +88,7 @@ pub struct Service {
 struct Inner {
     ledger: Ledger,
     workspace: PathBuf,
+    locks: PathBuf,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     context: Context,
@@ -101,6 +109,8 @@ struct Slot {
     /// Calls that wait for it.
     waiting: AtomicUsize,
     stop: Notify,
+    /// Held, shared, from the first call on.
+    held: OnceLock<durable::Lock>,
 }
 
 impl Slot {
@@ -189,7 +199,7 @@ impl Service {
     /// [`StartError`].
     pub fn start(config: Config) -> Result<Self, StartError> {
         let workspace = config.workspace;
-        crate::durable::create_folder(&workspace)
+        durable::create_folder(&workspace)
             .map_err(|error| StartError::Workspace { path: workspace.clone(), error })?;
         let mut published = BTreeMap::new();
         for transition in config.transitions {
@@ -200,6 +210,7 @@ impl Service {
         let inner = Inner {
             ledger: config.ledger,
             workspace,
+            locks: config.locks,
             clock: config.clock,
             entropy: config.entropy,
             context,

@@ -12,6 +12,7 @@ use super::Service;
 use super::answer::{Reply, effect_value};
 use super::invocation::{Account, Closing, Ended, Invocation, Planned};
 use crate::canon::{Value, parse};
+use crate::durable;
 use crate::event::blind::OpenFile;
 use crate::event::{
     B16, Body, ClosedBy, EpisodeName, Event, Evidence, Intent, Status, Verdict, hex, prior,
@@ -21,6 +22,11 @@ use crate::ledger::{Draft, NewObject, Refused, Submission};
 use crate::sandbox::Worktree;
 use crate::state::CallRow;
 use crate::store::StoreError;
+use std::time::Duration;
+
+/// How long the lock of an episode is waited for: longer than a program may run.
+const LOCK_TRIES: u32 = 300;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the log says of an intent that has no outcome.
 struct Open {
@@ -41,18 +47,54 @@ struct Open {
 impl Service {
     /// Closes every open intent. Called once, before anything is served.
     pub(super) fn recover_all(&self) -> Result<(), Refused> {
-        let open: Vec<_> = self.inner.ledger.with_state(|state| {
-            state.calls.iter().map(|(seq, call)| (*seq, call.clone())).collect()
-        });
-        open.into_iter().try_for_each(|(plan, call)| self.recover(plan, call))
+        let open: Vec<_> = self
+            .inner
+            .ledger
+            .with_state(|state| state.calls.iter().map(|(_, call)| call.episode.clone()).collect());
+        open.iter().try_for_each(|episode| self.recover_now(episode))
     }
 
     /// Closes the open intent of one episode, if there is one. The caller holds the episode's lock.
     pub(super) async fn recover_episode(&self, episode: &EpisodeName) -> Result<(), Refused> {
-        let Some((plan, call)) = self.open_in(episode) else { return Ok(()) };
-        let service = self.clone();
-        let closed = tokio::task::spawn_blocking(move || service.recover(plan, call)).await;
+        let held = self.slot(episode).held.get().is_some();
+        if held && self.open_in(episode).is_none() {
+            return Ok(());
+        }
+        let (service, episode) = (self.clone(), episode.clone());
+        let closed = tokio::task::spawn_blocking(move || service.recover_now(&episode)).await;
         closed.unwrap_or_else(|error| Err(Refused::NotCommitted(error.to_string())))
+    }
+
+    /// The same for a thread outside the runtime.
+    pub(super) fn recover_now(&self, episode: &EpisodeName) -> Result<(), Refused> {
+        self.hold(episode)?;
+        match self.open_in(episode) {
+            Some((plan, call)) => self.settle(plan, call, ClosedBy::Recovery).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the episode's lock file, first for this process alone: what an earlier one left running there has ended then,
+    /// and the disk tells what it did.
+    fn hold(&self, episode: &EpisodeName) -> Result<(), Refused> {
+        let slot = self.slot(episode);
+        if slot.held.get().is_some() {
+            return Ok(());
+        }
+        let path = self.inner.locks.join(format!("{episode}.lock"));
+        let failed =
+            |error: std::io::Error| Refused::NotCommitted(format!("{}: {error}", path.display()));
+        for _ in 0..LOCK_TRIES {
+            if let Some(lock) = durable::Lock::exclusive(&path).map_err(failed)? {
+                lock.share().map_err(failed)?;
+                // Another thread may have been first; then this one is let go of.
+                let _ = slot.held.set(lock);
+                return Ok(());
+            }
+            std::thread::sleep(LOCK_PAUSE);
+        }
+        let text = "is held by a process that an earlier server started";
+        Err(failed(std::io::Error::other(text)))
     }
 
     /// The open call of an episode.
@@ -61,10 +103,6 @@ impl Service {
             let mut calls = state.calls.iter();
             calls.find(|(_, call)| call.episode == *episode).map(|(seq, call)| (*seq, call.clone()))
         })
-    }
-
-    pub(super) fn recover(&self, plan: u64, call: CallRow) -> Result<(), Refused> {
-        self.settle(plan, call, ClosedBy::Recovery).map(drop)
     }
 
     /// Closes the open intent of a call by what the disk shows, and sweeps what its handler left. Returns verdict and
@@ -101,9 +139,7 @@ impl Service {
         });
         let doubt = doubt.ok_or(ResolveError::NotInDoubt)?;
         let turn = self.turn_blocking(&doubt.call.episode);
-        if let Some((plan, call)) = self.open_in(&doubt.call.episode) {
-            self.recover(plan, call)?;
-        }
+        self.recover_now(&doubt.call.episode)?;
         let open = self.read_open(doubt.plan, doubt.call).map_err(in_words)?;
         let open = open.ok_or(ResolveError::NotInDoubt)?;
         let verdict = if landed { Verdict::Landed } else { Verdict::NotHappened };

@@ -23,6 +23,7 @@ mod workspace_search;
 mod write;
 
 pub use laws::{LawError, ParsedPlan, check_finish, check_laws};
+pub use plan::PLAN;
 
 use crate::canon::Value;
 

@@ -7,7 +7,7 @@ use crate::canon::{Value, object};
 use crate::limits::PAYLOAD_BYTES_MAX;
 
 /// The format of a plan.
-pub(super) const PLAN: &str = "world/effect-plan/v1";
+pub const PLAN: &str = "world/effect-plan/v1";
 /// The scope of the effects on files.
 pub(super) const WORKTREE: &str = "worktree";
 

@@ -1,7 +1,7 @@
 //! The structure and lawfulness of a log: canonical form, both chains, tree, head, fold.
 
 use super::Report;
-use crate::event::{Alg, Body, Event, EventError, Key, Use};
+use crate::event::{Alg, Body, Event, EventError, Front, Key, Use};
 use crate::merkle::Head;
 use crate::merkle::hash::{Hash, leaf_hash};
 use crate::merkle::tree::{FullTile, Tree};
@@ -182,6 +182,14 @@ impl Audit {
             Err(unlawful) => {
                 let detail = format!("{} event: {}", event.body.kind(), unlawful.code());
                 self.report.find(unlawful.code(), Some(event.seq), detail);
+            }
+        }
+        if let Body::Plan(plan) = &event.body
+            && plan.front == Front::Admin
+        {
+            self.report.operator_acts_count += 1;
+            if self.report.operator_acts.len() < super::FINDINGS_MAX {
+                self.report.operator_acts.push((event.seq, plan.tool.clone()));
             }
         }
         self.state.apply(event, leaf);

@@ -87,6 +87,10 @@ pub struct Report {
     pub extends: Option<u64>,
     /// Entries (committed calls).
     pub entries: u64,
+    /// Acts of the operator on files, which no grant limits: the seq and tool of the first [`FINDINGS_MAX`].
+    pub operator_acts: Vec<(u64, String)>,
+    /// How many there are.
+    pub operator_acts_count: u64,
     /// Seals whose state was recomputed.
     pub seals: u64,
     /// Objects whose bytes were hashed.

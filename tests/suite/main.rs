@@ -6,7 +6,9 @@
     reason = "a test that cannot go on fails there; clippy's leave for tests does not reach their helpers"
 )]
 
+mod a2a; // spec/a2a.md: keys, copies at once, faults and crashes between a request and the one sent again
 mod broker; // spec/broker.md: decisions by the table in fixtures/broker, grants
+mod calls; // spec/broker.md by the door: client ids, tokens, approvals, stale files, finish, deadlines, budgets
 mod canon; // spec/canon.md: parser and printer against fixtures of another implementation
 mod cli; // spec/cli.md, spec/export.md: the program itself, by its exit codes and what it prints
 mod event; // spec/event.md: the decoder against the CDDL and against fixtures of another implementation

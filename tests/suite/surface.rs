@@ -78,6 +78,11 @@ fn every_mcp_script_holds() {
 }
 
 #[test]
+fn every_a2a_script_holds() {
+    walk("a2a");
+}
+
+#[test]
 fn every_rest_script_holds() {
     walk("rest");
 }

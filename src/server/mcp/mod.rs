@@ -1,4 +1,5 @@
-//! The MCP front: Streamable HTTP without sessions, revisions 2025-03-26, 2025-06-18 and 2025-11-25 (`spec/mcp.md`).
+//! The MCP front: Streamable HTTP without sessions, revisions 2025-03-26, 2025-06-18, 2025-11-25 and 2026-07-28
+//! (`spec/mcp.md`).
 //!
 //! ```text
 //! POST /mcp    one message, or under 2025-03-26 a batch of them
@@ -8,26 +9,30 @@
 //! ```
 //!
 //! The order of the checks is contract; `spec/mcp.md` lists them. At-least-once: an id of JSON-RPC is no key, and each
-//! request is a new invocation. No session is minted, nothing is pushed, nothing resumed. Envelopes are in `rpc`, tools in
-//! `tools`.
+//! request is a new invocation, unless it brings a key of ours. No session is minted, nothing resumed. Envelopes are in `rpc`,
+//! tools in `tools`, what is new in 2026-07-28 in `modern`, news of long calls in `progress`.
 
-mod rpc;
+mod modern;
+mod progress;
 mod tools;
 
 use super::Rim;
 use super::http::{self, Accept, BodyFault, JSON, Response, TEXT};
+use super::rpc::{self, Failure, Members, Message, Sent};
 use crate::canon::{Value, object};
 use crate::service::{Caller, Service, Unauthenticated};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
-use rpc::{Failure, Members, Message, Sent};
+use tokio::sync::mpsc;
 
 /// Bytes of one POST.
 const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Messages of one batch. They run in order, each up to the deadline of a call.
 const BATCH_MAX: usize = 1_000;
+/// Tells proxies to let events through as they come.
+const ACCEL: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// Server-sent events.
 const SSE: &str = "text/event-stream";
 
@@ -73,18 +78,24 @@ pub(super) async fn answer(rim: &Rim, head: &Parts, body: &mut Incoming) -> Resp
         Ok(sent) => sent,
         Err(failure) => return refuse(&failure, None),
     };
-    let first = match &sent {
-        Sent::One(message) => message.id(),
-        Sent::Batch(_) => None,
-    };
-    let revision = match revision(&head.headers) {
-        Ok(revision) => revision,
-        Err(failure) => return refuse(&failure, first),
-    };
     let turn = Turn { service: &rim.service, token, accept };
     match sent {
-        Sent::One(message) => turn.one(message).await,
-        Sent::Batch(messages) => turn.batch(messages, revision).await,
+        Sent::One(Message::Request { id, method, params })
+            if modern::speaks(&head.headers, &method, params) =>
+        {
+            turn.modern(&head.headers, id, &method, params).await
+        }
+        Sent::One(message) => match revision(&head.headers) {
+            Ok(_) => turn.one(message).await,
+            Err(failure) => refuse(&failure, message.id()),
+        },
+        Sent::Batch(_) if modern::names_it(&head.headers) => {
+            refuse(&no_batches(modern::REVISION), None)
+        }
+        Sent::Batch(messages) => match revision(&head.headers) {
+            Ok(revision) => turn.batch(messages, revision).await,
+            Err(failure) => refuse(&failure, None),
+        },
     }
 }
 
@@ -137,18 +148,35 @@ fn revision(headers: &HeaderMap) -> Result<&'static str, Failure> {
         Failure::new(rpc::INVALID_REQUEST, text)
     })?;
     let Some(sent) = sent else { return Ok(BATCHES) };
-    REVISIONS.into_iter().find(|known| *known == sent).ok_or_else(|| {
-        let supported = REVISIONS.map(Value::from).to_vec();
-        let data = object([("requested", sent.into()), ("supported", Value::Array(supported))]);
-        let text = format!("unsupported protocol version {sent:?}");
-        Failure { data: Some(data), ..Failure::new(rpc::UNSUPPORTED_VERSION, text) }
-    })
+    // What is no request has no era: a notification of the newest is taken as well.
+    let known = std::iter::once(modern::REVISION).chain(REVISIONS);
+    known.into_iter().find(|known| *known == sent).ok_or_else(|| unsupported(sent))
 }
 
-/// A success: the raw result, and whether it is a tool's.
+fn unsupported(sent: &str) -> Failure {
+    let supported = std::iter::once(modern::REVISION).chain(REVISIONS).map(Value::from).collect();
+    let data = object([("requested", sent.into()), ("supported", Value::Array(supported))]);
+    let sent: String = sent.chars().take(128).collect();
+    let text = format!("unsupported protocol version {sent:?}");
+    Failure { data: Some(data), ..Failure::new(rpc::UNSUPPORTED_VERSION, text) }
+}
+
+fn no_batches(revision: &str) -> Failure {
+    let text = format!("invalid request: revision {revision} has no batches");
+    Failure::new(rpc::INVALID_REQUEST, text)
+}
+
+/// A success: the raw result, whether it is a tool's, and the receipt of what it committed.
 struct Success {
     result: String,
     of_tool: bool,
+    receipt: Option<Value>,
+}
+
+impl Success {
+    fn plain(result: &Value) -> Self {
+        Self { result: rpc::text_of(result), of_tool: false, receipt: None }
+    }
 }
 
 /// One POST that passed the checks of its head.
@@ -163,29 +191,116 @@ impl Turn<'_> {
         match message {
             Message::Notification | Message::Response => accepted(),
             Message::Invalid { id, failure } => refuse(&failure, id),
-            Message::Request { id, method, params } => match self.request(&method, params).await {
-                Ok(success) => {
-                    let text = rpc::result(id, &success.result);
-                    let wished = success.of_tool && self.accept.lists(SSE);
-                    if wished || !self.accept.takes(JSON) { event(&text) } else { whole(text) }
+            Message::Request { id, method, params } => {
+                if !matches!(&*method, "initialize" | "ping" | "tools/list" | "tools/call") {
+                    return whole(no_method(&method).render(Some(id)));
                 }
-                Err(failure) => whole(failure.render(Some(id))),
-            },
+                let members = match members(params) {
+                    Ok(members) => members,
+                    Err(failure) => return whole(failure.render(Some(id))),
+                };
+                if method == "tools/call" {
+                    return self.call(&members, id, false).await;
+                }
+                match self.request(&method, &members) {
+                    Ok(success) => self.show(&success, id),
+                    Err(failure) => whole(failure.render(Some(id))),
+                }
+            }
         }
+    }
+
+    /// A request of revision 2026-07-28.
+    async fn modern(
+        &self,
+        headers: &HeaderMap,
+        id: &str,
+        method: &str,
+        params: Option<&str>,
+    ) -> Response {
+        let members = match members(params) {
+            Ok(members) => members,
+            Err(failure) => return refuse(&failure, Some(id)),
+        };
+        if let Err(failure) = modern::check(headers, method, &members) {
+            return refuse(&failure, Some(id));
+        }
+        let result = match method {
+            "tools/call" => return self.call(&members, id, true).await,
+            "server/discover" => Ok(modern::discover()),
+            "tools/list" => {
+                self.admit().and_then(|caller| tools::list(self.service, &caller, &members))
+            }
+            _ => {
+                let text = no_method(method).render(Some(id));
+                return http::reply(StatusCode::NOT_FOUND, JSON, text);
+            }
+        };
+        match result {
+            Ok(result) => self.show(&Success::plain(&modern::dress(result, true)), id),
+            Err(failure) => whole(failure.render(Some(id))),
+        }
+    }
+
+    /// `tools/call` of one request.
+    async fn call(&self, members: &Members<'_>, id: &str, modern: bool) -> Response {
+        let begun = self.admit().and_then(|caller| Ok((caller, tools::ask(members)?)));
+        let (caller, asked) = match begun {
+            Ok(begun) => begun,
+            Err(failure) => return whole(failure.render(Some(id))),
+        };
+        let service = self.service.clone();
+        let watched = asked.progress.clone().filter(|_| self.accept.takes(SSE));
+        let done = match watched {
+            None => tools::run(service, caller, asked, modern, None)
+                .await
+                .map_err(|failure| failure.render(Some(id))),
+            Some(token) => {
+                let (tell, phases) = mpsc::unbounded_channel();
+                let own = id.to_owned();
+                let calling: progress::Calling = Box::pin(async move {
+                    let done = tools::run(service, caller, asked, modern, Some(tell)).await;
+                    done.map_err(|failure| failure.render(Some(&own)))
+                });
+                match progress::watch(calling, phases, &token, id).await {
+                    Ok(done) => done,
+                    Err(streaming) => return streaming,
+                }
+            }
+        };
+        match done {
+            Ok(success) => self.show(&success, id),
+            Err(failure) => whole(failure),
+        }
+    }
+
+    fn show(&self, success: &Success, id: &str) -> Response {
+        let text = rpc::result(id, &success.result);
+        let wished = success.of_tool && self.accept.lists(SSE);
+        if wished || !self.accept.takes(JSON) { event(&text) } else { whole(text) }
     }
 
     async fn batch(&self, messages: Vec<Message<'_>>, revision: &str) -> Response {
         if revision != BATCHES {
-            let text = format!("invalid request: revision {revision} has no batches");
-            return refuse(&Failure::new(rpc::INVALID_REQUEST, text), None);
+            return refuse(&no_batches(revision), None);
         }
         if messages.len() > BATCH_MAX {
             let text = format!("invalid request: a batch has at most {BATCH_MAX} messages");
             return refuse(&Failure::new(rpc::INVALID_REQUEST, text), None);
         }
-        let mut answers = Vec::new();
-        for message in messages {
-            answers.extend(self.item(message).await);
+        let (mut answers, mut receipts) = (Vec::new(), Vec::new());
+        let count = messages.len();
+        for (index, message) in messages.into_iter().enumerate() {
+            match self.item(message).await {
+                None => {}
+                Some(Ok((text, receipt))) => {
+                    answers.push(text);
+                    receipts.extend(receipt);
+                }
+                Some(Err(failure)) => {
+                    return whole(of_batch(failure, index, count, receipts).render(None));
+                }
+            }
         }
         if answers.is_empty() {
             return accepted();
@@ -194,45 +309,44 @@ impl Turn<'_> {
         if self.accept.takes(JSON) { whole(text) } else { event(&text) }
     }
 
-    async fn item(&self, message: Message<'_>) -> Option<String> {
-        match message {
-            Message::Notification | Message::Response => None,
-            Message::Invalid { id, failure } => Some(failure.render(id)),
-            Message::Request { id, method, .. } if method == "initialize" => {
+    /// The answer to one message of a batch with the receipt of what it committed; an error is a failure of the host, which
+    /// ends the batch.
+    async fn item(&self, message: Message<'_>) -> Option<Result<(String, Option<Value>), Failure>> {
+        let (id, method, params) = match message {
+            Message::Notification | Message::Response => return None,
+            Message::Invalid { id, failure } => return Some(Ok((failure.render(id), None))),
+            Message::Request { id, method, params } => (id, method, params),
+        };
+        let done = match (&*method, members(params)) {
+            ("initialize", _) => {
                 let text = "invalid request: initialize must not be part of a batch";
-                Some(Failure::new(rpc::INVALID_REQUEST, text).render(Some(id)))
+                Err(Failure::new(rpc::INVALID_REQUEST, text))
             }
-            Message::Request { id, method, params } => {
-                Some(match self.request(&method, params).await {
-                    Ok(success) => rpc::result(id, &success.result),
-                    Err(failure) => failure.render(Some(id)),
-                })
+            ("ping" | "tools/list", Ok(members)) => self.request(&method, &members),
+            ("tools/call", Ok(members)) => {
+                match self.admit().and_then(|caller| Ok((caller, tools::ask(&members)?))) {
+                    Ok((caller, asked)) => {
+                        tools::run(self.service.clone(), caller, asked, false, None).await
+                    }
+                    Err(failure) => Err(failure),
+                }
             }
-        }
+            ("ping" | "tools/list" | "tools/call", Err(failure)) => Err(failure),
+            _ => Err(no_method(&method)),
+        };
+        Some(match done {
+            Ok(success) => Ok((rpc::result(id, &success.result), success.receipt)),
+            Err(failure) if failure.code == rpc::INTERNAL_ERROR => Err(failure),
+            Err(failure) => Ok((failure.render(Some(id)), None)),
+        })
     }
 
-    async fn request(&self, method: &str, params: Option<&str>) -> Result<Success, Failure> {
-        let handshake = |result| Ok(Success { result, of_tool: false });
-        if !matches!(method, "initialize" | "ping" | "tools/list" | "tools/call") {
-            let method: String = method.chars().take(128).collect();
-            let text = format!("method not found: \"{method}\"");
-            return Err(Failure::new(rpc::METHOD_NOT_FOUND, text));
-        }
-        let params = match params {
-            Some(text) => Members::parse(text)
-                .map_err(|_| Failure::params("params must be an object, each member once"))?,
-            None => Members::default(),
-        };
-        match method {
-            "initialize" => handshake(initialize(&params)?),
-            "ping" => handshake("{}".to_owned()),
-            "tools/list" => handshake(tools::list(self.service, &self.admit()?, &params)?),
-            _ => {
-                let caller = self.admit()?;
-                let result = tools::call(self.service, &caller, &params).await?;
-                Ok(Success { result, of_tool: true })
-            }
-        }
+    fn request(&self, method: &str, params: &Members<'_>) -> Result<Success, Failure> {
+        Ok(Success::plain(&match method {
+            "initialize" => initialize(params)?,
+            "ping" => object([]),
+            _ => tools::list(self.service, &self.admit()?, params)?,
+        }))
     }
 
     /// Each message is admitted on its own: a batch may outlive its session.
@@ -243,29 +357,57 @@ impl Turn<'_> {
     }
 }
 
-fn initialize(params: &Members<'_>) -> Result<String, Failure> {
+fn members(params: Option<&str>) -> Result<Members<'_>, Failure> {
+    match params {
+        Some(text) => Members::parse(text)
+            .map_err(|_| Failure::params("params must be an object, each member once")),
+        None => Ok(Members::default()),
+    }
+}
+
+fn no_method(method: &str) -> Failure {
+    let method: String = method.chars().take(128).collect();
+    Failure::new(rpc::METHOD_NOT_FOUND, format!("method not found: \"{method}\""))
+}
+
+/// A failure of the host answers a whole batch, as one envelope without an id: what committed before it, and where it was.
+fn of_batch(failure: Failure, index: usize, count: usize, receipts: Vec<Value>) -> Failure {
+    let mut data = failure.data;
+    if let Some(Value::Object(members)) = &mut data {
+        members.insert("committed".to_owned(), Value::Array(receipts));
+        members.insert("item".to_owned(), (index as u64).into());
+        members.insert("not_begun".to_owned(), ((count - index - 1) as u64).into());
+    }
+    Failure { data, ..failure }
+}
+
+/// Name and version of this program.
+fn server_info() -> Value {
+    object([
+        ("name", "worldlog".into()),
+        ("title", "worldlog".into()),
+        ("version", env!("CARGO_PKG_VERSION").into()),
+    ])
+}
+
+fn initialize(params: &Members<'_>) -> Result<Value, Failure> {
     let asked = rpc::string(params.get("protocolVersion"))
         .ok_or_else(|| Failure::params("protocolVersion must be a string"))?;
     let [newest, ..] = REVISIONS;
     let revision = REVISIONS.into_iter().find(|known| *known == asked).unwrap_or(newest);
     let tools = object([("listChanged", false.into())]);
-    let server = object([
-        ("name", "worldlog".into()),
-        ("title", "worldlog".into()),
-        ("version", env!("CARGO_PKG_VERSION").into()),
-    ]);
-    Ok(rpc::text_of(&object([
+    Ok(object([
         ("capabilities", object([("tools", tools)])),
         ("instructions", INSTRUCTIONS.into()),
         ("protocolVersion", revision.into()),
-        ("serverInfo", server),
-    ])))
+        ("serverInfo", server_info()),
+    ]))
 }
 
 /// 202 without a body.
 fn accepted() -> Response {
-    let mut response = Response::default();
-    *response.status_mut() = StatusCode::ACCEPTED;
+    let mut response = http::reply(StatusCode::ACCEPTED, JSON, "");
+    response.headers_mut().remove(header::CONTENT_TYPE);
     response
 }
 
@@ -275,8 +417,11 @@ fn whole(text: String) -> Response {
 
 /// One server-sent event. The text has no line end: canonical JSON escapes them, and a raw id cannot hold one.
 fn event(text: &str) -> Response {
-    let body = format!("event: message\ndata: {text}\n\n");
-    let response = http::reply(StatusCode::OK, SSE, body);
-    let response = http::with(response, HeaderName::from_static("x-accel-buffering"), "no");
+    let response = http::reply(StatusCode::OK, SSE, sse(text));
+    let response = http::with(response, ACCEL, "no");
     http::with(response, header::CACHE_CONTROL, "no-store")
+}
+
+fn sse(text: &str) -> String {
+    format!("event: message\ndata: {text}\n\n")
 }

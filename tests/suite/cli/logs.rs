@@ -42,6 +42,7 @@ impl Log {
         let service = Service::start(Config {
             ledger,
             workspace: workspace.path().to_owned(),
+            locks: workspace.path().join("locks"),
             clock,
             entropy: Arc::new(SeededEntropy::new(chance)),
             program: "sha256:00".to_owned(),

@@ -113,6 +113,44 @@ fn sessions_of_a_running_server() {
 }
 
 #[test]
+fn a_session_lives_on_and_gets_another_token() {
+    let home = Home::new();
+    let served = Served::start(&home, &[]);
+    let token = home.path("t");
+    let grant = "Workspace.Read=worktree:1";
+    let begun = home.ok(&["session", "new", "side", "--grant", grant, "--out", text(&token)]);
+    let id = begun.lines().next().and_then(|line| line.strip_prefix("session ")).expect("a name");
+    fs::write(home.data().join("workspace/side/a"), "1").expect("a file");
+    let call =
+        |token: &str| home.run(&["call", "ailang-read", "--arg", "path=a", "--session", token]);
+    assert_eq!(call(text(&token)).code, 0);
+    assert!(call(text(&token)).err.contains("denied:budget"));
+    // More to spend: what was spent stays spent.
+    home.ok(&[
+        "session",
+        "extend",
+        &id[..8],
+        "--grant",
+        "Workspace.Read=worktree:2",
+        "--ttl",
+        "60",
+    ]);
+    assert_eq!(call(text(&token)).code, 0);
+    assert!(call(text(&token)).err.contains("denied:budget"));
+    assert!(home.fails(&["session", "extend", id], 1).contains("--ttl or --grant"));
+    assert!(
+        home.fails(&["session", "extend", "00000000", "--ttl", "9"], 1).contains("not the name")
+    );
+    let next = home.path("next");
+    home.ok(&["session", "rotate", id, "--out", text(&next)]);
+    assert!(call(text(&token)).err.contains("unknown session credential"));
+    assert!(call(text(&next)).err.contains("denied:budget"));
+    let key = vkey(&home);
+    assert_eq!(served.stop(), Some(0));
+    home.ok(&["verify", text(&home.data()), "--vkey", &key]);
+}
+
+#[test]
 fn the_socket_answers_whatever_is_sent() {
     let home = Home::new();
     let served = Served::start(&home, &[]);

@@ -25,6 +25,7 @@ use worldlog::ledger::{self, Keys, Reserve, Seeds};
 use worldlog::server;
 use worldlog::service::{self, GrantSpec, NewSession, Service};
 use worldlog::store::memory::{MemoryStore, Side};
+use worldlog::transitions::Transition;
 
 pub(crate) const ORIGIN: &str = "worldlog.test/surface";
 pub(crate) const START: u64 = 1_790_000_000_000;
@@ -43,14 +44,23 @@ pub(crate) struct World {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) service: Service,
     folder: Arc<TempDir>,
+    tools: Vec<&'static dyn Transition>,
+    /// A process that dies lets go of its locks; one that only fell out of use here does not, so each gets its own.
+    lives: u32,
 }
 
 impl World {
     /// A log with the episode `ep1`, whose worktree holds `hello.ail`. Not from within a runtime: opening blocks.
     pub(crate) fn new() -> Self {
+        Self::with_tools(&[])
+    }
+
+    /// The same with tools of the test beside the real ones.
+    pub(crate) fn with_tools(more: &[&'static dyn Transition]) -> Self {
         let folder = Arc::new(tempfile::tempdir().expect("a folder"));
-        let world =
-            Self::on(Arc::new(MemoryStore::new()), Arc::new(ManualClock::new(START)), folder);
+        let tools = [worldlog::transitions::all(), more].concat();
+        let clock = Arc::new(ManualClock::new(START));
+        let world = Self::on(Arc::new(MemoryStore::new()), clock, folder, tools, 0);
         std::fs::create_dir_all(world.worktree()).expect("a worktree");
         world.file("hello.ail", "module hello\n\nexport func main() -> () ! {IO} { () }\n");
         world.file("emoji.txt", "\u{1f980} \u{2028} \u{e9}\n");
@@ -60,10 +70,17 @@ impl World {
     /// The machine lost power and started again: what was durable, and the worktrees as they are.
     pub(crate) fn crash(&self) -> Self {
         let store = Arc::new(self.store.crash(Side::Drop));
-        Self::on(store, Arc::clone(&self.clock), Arc::clone(&self.folder))
+        let (clock, folder) = (Arc::clone(&self.clock), Arc::clone(&self.folder));
+        Self::on(store, clock, folder, self.tools.clone(), self.lives + 1)
     }
 
-    fn on(store: Arc<MemoryStore>, clock: Arc<ManualClock>, folder: Arc<TempDir>) -> Self {
+    fn on(
+        store: Arc<MemoryStore>,
+        clock: Arc<ManualClock>,
+        folder: Arc<TempDir>,
+        tools: Vec<&'static dyn Transition>,
+        lives: u32,
+    ) -> Self {
         let ledger = ledger::open(ledger::Config {
             store: store.clone(),
             keys: keys(),
@@ -76,12 +93,13 @@ impl World {
         let service = Service::start(service::Config {
             ledger: ledger.expect("a new log"),
             workspace: folder.path().join("episodes"),
+            locks: folder.path().join(format!("locks{lives}")),
             clock: clock.clone(),
             entropy: Arc::new(SeededEntropy::new(11)),
             program: format!("sha256:{}", "ab".repeat(32)),
-            transitions: worldlog::transitions::all().to_vec(),
+            transitions: tools.clone(),
         });
-        Self { store, clock, service: service.expect("a service"), folder }
+        Self { store, clock, service: service.expect("a service"), folder, tools, lives }
     }
 
     /// The worktree of `ep1`.
@@ -89,9 +107,18 @@ impl World {
         self.folder.path().join("episodes").join("ep1")
     }
 
+    /// The lock file of `ep1`.
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.folder.path().join(format!("locks{}/ep1.lock", self.lives))
+    }
+
     #[expect(clippy::disallowed_methods, reason = "a file of a test need not survive a crash")]
+    pub(crate) fn bytes(&self, name: &str, bytes: &[u8]) {
+        std::fs::write(self.worktree().join(name), bytes).expect("a file");
+    }
+
     pub(crate) fn file(&self, name: &str, text: &str) {
-        std::fs::write(self.worktree().join(name), text).expect("a file");
+        self.bytes(name, text.as_bytes());
     }
 
     /// The token of a new agent in `episode` with `budget` units for each effect.

@@ -29,6 +29,8 @@ pub(super) const INVALID_PARAMS: i32 = -32602;
 pub(super) const INTERNAL_ERROR: i32 = -32603;
 /// The version of the protocol is not spoken here (MCP 2026-07-28).
 pub(super) const UNSUPPORTED_VERSION: i32 = -32022;
+/// A header does not say what the body says (MCP 2026-07-28).
+pub(super) const HEADER_MISMATCH: i32 = -32020;
 /// The session ended between the head of the request and this message: ours, outside the reserved codes.
 pub(super) const UNAUTHORIZED: i32 = 401;
 
@@ -234,7 +236,7 @@ fn parse_error(error: &serde_json::Error) -> Failure {
 }
 
 /// A string or an integer. Floats and exponents are no integers even where their value is one.
-fn is_id(raw: &str) -> bool {
+pub(super) fn is_id(raw: &str) -> bool {
     if raw.starts_with('"') {
         return string(Some(raw)).is_some();
     }

@@ -1,0 +1,197 @@
+//! Deadlines of the plan, the effect and the client, and stopping an episode now.
+//!
+//! The runtime has one thread for tasks and one for what blocks. A test that holds the latter holds the handler.
+
+use super::{bodies, caller, check, content, spent, write};
+use crate::support::World;
+use std::sync::mpsc;
+use std::time::Duration;
+use worldlog::canon::Value;
+use worldlog::event::{Body, ClosedBy, Verdict};
+use worldlog::limits::{EFFECT_MS_MAX, INVOCATION_MS_MAX, PLAN_MS_MAX};
+use worldlog::service::{Answer, CallError, Phase};
+use worldlog::transitions::{Demand, Transition, find};
+
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().max_blocking_threads(1).start_paused(true).build().expect("a runtime")
+}
+
+/// Lets everything run that can.
+async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Has a write wait in front of its handler, does `meanwhile`, and lets it go on.
+fn held<F: Future<Output = ()>>(
+    world: &World,
+    token: &str,
+    meanwhile: impl FnOnce() -> F,
+) -> Result<Answer, CallError> {
+    // The first call of an episode takes its lock file in a thread; it is not to come between.
+    super::invoke(world, token, super::read("hello.ail")).expect("an answer");
+    runtime().block_on(async {
+        let (progress, mut reached) = tokio::sync::mpsc::unbounded_channel();
+        let (service, caller) = (world.service.clone(), caller(world, token));
+        let call = write("a.txt", "mine");
+        let calling =
+            tokio::spawn(async move { service.invoke(&caller, call, Some(progress)).await });
+        assert_eq!(reached.recv().await, Some(Phase::Planned));
+        // The look is queued already, and the handler is queued behind this.
+        let (release, released) = mpsc::channel::<()>();
+        let hold = tokio::task::spawn_blocking(move || released.recv().is_err());
+        assert_eq!(reached.recv().await, Some(Phase::Recorded));
+        settle().await;
+        meanwhile().await;
+        settle().await;
+        drop(release);
+        assert!(hold.await.expect("no panic"), "nothing was sent");
+        calling.await.expect("no panic")
+    })
+}
+
+fn closures(world: &World) -> Vec<(Verdict, ClosedBy)> {
+    let closure = |body| match body {
+        Body::Closure(closure) => Some((closure.verdict, closure.by)),
+        _ => None,
+    };
+    bodies(world).into_iter().filter_map(closure).collect()
+}
+
+#[test]
+fn an_effect_that_did_not_begin_to_change_anything_is_stopped_at_its_deadline() {
+    let world = World::new();
+    let token = world.agent("ep1", 10);
+    world.file("a.txt", "theirs");
+    let pass = || tokio::time::advance(Duration::from_millis(EFFECT_MS_MAX + 1));
+    let error = held(&world, &token, pass).expect_err("stopped");
+    assert!(matches!(error, CallError::Stopped { .. }), "{error}");
+    assert!(error.fate().safe_to_repeat && error.fate().records.len() == 1);
+    assert_eq!(
+        content(&world, "a.txt").as_deref(),
+        Some("theirs"),
+        "no effect outlives its closure"
+    );
+    assert_eq!(closures(&world), [(Verdict::NotHappened, ClosedBy::Deadline)]);
+    assert_eq!((check(&world).entries(), spent(&world)), (1, (0, 0)));
+    super::invoke(&world, &token, write("a.txt", "mine")).expect("the episode goes on");
+    check(&world.crash());
+}
+
+#[test]
+fn an_operator_can_stop_what_runs() {
+    let world = World::new();
+    let token = world.agent("ep1", 10);
+    let service = world.service.clone();
+    let freeze = || async move {
+        let frozen = std::thread::spawn(move || service.freeze(Some("ep1"), true, true));
+        frozen.join().expect("no panic").expect("frozen");
+    };
+    let error = held(&world, &token, freeze).expect_err("stopped");
+    assert!(matches!(error, CallError::Stopped { .. }), "{error}");
+    assert_eq!(content(&world, "a.txt"), None);
+    let error = super::invoke(&world, &token, write("a.txt", "x")).expect_err("frozen");
+    assert!(matches!(error, CallError::Closed(_)), "{error}");
+    assert_eq!(
+        super::invoke(&world, &token, super::call("ailang-read", "{}"))
+            .map(|a| a.problem.is_some()),
+        Ok(true),
+        "a refusal has no effect"
+    );
+    world.service.freeze(Some("ep1"), false, false).expect("thawed");
+    super::invoke(&world, &token, write("a.txt", "x")).expect("an answer");
+    world.service.freeze(None, true, false).expect("frozen everywhere");
+    assert!(super::invoke(&world, &token, write("a.txt", "y")).is_err());
+    world.service.freeze(None, false, false).expect("thawed");
+    assert!(world.service.freeze(Some("nowhere"), true, false).is_err());
+    check(&world);
+}
+
+#[test]
+fn an_effect_within_its_time_is_awaited() {
+    let world = World::new();
+    let token = world.agent("ep1", 10);
+    let pass = || tokio::time::advance(Duration::from_millis(EFFECT_MS_MAX - 1_000));
+    let answer = held(&world, &token, pass).expect("an answer");
+    assert_eq!((answer.problem, content(&world, "a.txt").as_deref()), (None, Some("mine")));
+    check(&world);
+}
+
+#[test]
+fn a_call_that_waits_too_long_for_its_episode_did_not_begin() {
+    let world = World::new();
+    let token = world.agent("ep1", 10);
+    let (service, waiting) = (world.service.clone(), caller(&world, &token));
+    let error = std::cell::RefCell::new(None);
+    let wait = || async {
+        // The effect ahead is closed at its deadline, but its thread is held: the episode stays its own.
+        let call = async { service.invoke(&waiting, write("b.txt", "x"), None).await };
+        let pass = async {
+            settle().await;
+            tokio::time::advance(Duration::from_millis(INVOCATION_MS_MAX + 1)).await;
+        };
+        let (said, ()) = tokio::join!(call, pass);
+        *error.borrow_mut() = Some(said);
+    };
+    let first = held(&world, &token, wait);
+    assert_eq!(error.into_inner(), Some(Err(CallError::Waited)));
+    assert!(first.is_err(), "{first:?}");
+    assert_eq!(content(&world, "b.txt"), None);
+    super::invoke(&world, &token, write("b.txt", "x")).expect("the episode goes on");
+    check(&world);
+}
+
+/// A tool whose plan waits for the test.
+struct Slow;
+
+static HOLD: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+impl Transition for Slow {
+    fn tool(&self) -> &'static str {
+        "test-slow"
+    }
+    fn title(&self) -> &'static str {
+        "Slow"
+    }
+    fn description(&self) -> &'static str {
+        "Takes its time."
+    }
+    fn source(&self) -> &'static str {
+        "test-slow"
+    }
+    fn access(&self) -> Demand {
+        find("ailang-read").expect("a tool").access()
+    }
+    fn declared(&self) -> &'static [Demand] {
+        find("ailang-read").expect("a tool").declared()
+    }
+    fn input_schema(&self) -> Value {
+        find("ailang-read").expect("a tool").input_schema()
+    }
+    fn plan(&self, args: &Value) -> Value {
+        drop(HOLD.lock().expect("no panic"));
+        find("ailang-read").expect("a tool").plan(args)
+    }
+}
+
+#[test]
+fn a_plan_that_takes_too_long_commits_nothing() {
+    let world = World::with_tools(&[&Slow]);
+    let token = world.agent("ep1", 10);
+    super::invoke(&world, &token, super::read("hello.ail")).expect("an answer");
+    let held = HOLD.lock().expect("no panic");
+    let said = runtime().block_on(async {
+        let (service, caller) = (world.service.clone(), caller(&world, &token));
+        let call = super::call("test-slow", r#"{"path":"hello.ail"}"#);
+        let calling = tokio::spawn(async move { service.invoke(&caller, call, None).await });
+        settle().await;
+        tokio::time::advance(Duration::from_millis(PLAN_MS_MAX + 1)).await;
+        let said = calling.await.expect("no panic");
+        drop(held);
+        said
+    });
+    assert_eq!(said, Err(CallError::PlanTimedOut));
+    assert_eq!(check(&world).entries(), 1);
+}
