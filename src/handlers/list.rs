@@ -9,7 +9,7 @@ use super::effect::Payload;
 use super::read::json_bytes;
 use super::{Call, DEADLINE, Done, OpError, Prepared, Work, failed};
 use crate::canon::{Value, object};
-use crate::limits::{LIST_ENTRIES_MAX, PATH_DEPTH_MAX, WALK_OUTPUT_BYTES_MAX};
+use crate::limits::{LIST_ENTRIES_MAX, PATH_DEPTH_MAX, WALK_NAMES_MAX, WALK_OUTPUT_BYTES_MAX};
 use crate::sandbox::{Glob, Kind, Met, Scope};
 
 /// Members of the payload besides `op`.
@@ -67,6 +67,7 @@ pub(super) fn perform(call: &Call<'_>, listing: &Listing) -> Done {
         hidden: request.hidden,
         glob,
         file: false,
+        names: WALK_NAMES_MAX,
     };
     let (mut entries, mut bytes, mut by) = (Vec::new(), 0, None);
     let walked = call.tree.walk(&scope, call.gate.open, &mut |met| {

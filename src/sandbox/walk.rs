@@ -16,7 +16,7 @@ use super::place::{Last, kind};
 use super::replace::{open_folder, reopen};
 use super::rules::{Glob, Rules};
 use super::{Worktree, policy};
-use crate::limits::{PATH_DEPTH_MAX, PATH_TRIES_MAX, WALK_NAMES_MAX};
+use crate::limits::{PATH_DEPTH_MAX, PATH_TRIES_MAX};
 
 /// What to walk over.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +31,8 @@ pub struct Scope<'a> {
     pub glob: &'a Glob,
     /// Whether the path may be that of a file, which then is all that is shown.
     pub file: bool,
+    /// Names that are looked at, shown or not.
+    pub names: usize,
 }
 
 /// What something is.
@@ -287,7 +289,7 @@ impl Walk<'_> {
                 }
             };
             self.names += 1;
-            if self.names > WALK_NAMES_MAX {
+            if self.names > self.scope.names {
                 self.walked.cut = true;
                 break;
             }

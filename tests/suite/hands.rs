@@ -1,6 +1,7 @@
 //! Sandbox, handlers and transitions. Here: a worktree with neighbours that nobody may reach, and the fixtures of
 //! `fixtures/tools/effect`, each run by every means. Below: plans (`plans`), paths that no fixture can hold (`paths`),
-//! swaps under the sandbox's feet (`races`), crashes and evidence (`crashes`), permits and refusals (`effects`).
+//! swaps under the sandbox's feet (`races`), crashes and evidence (`crashes`), permits and refusals (`effects`), what takes a
+//! change back (`undo`), listing and searching (`walks`).
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail too")]
 
@@ -9,6 +10,8 @@ mod effects;
 mod paths;
 mod plans;
 mod races;
+mod undo;
+mod walks;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -142,6 +145,30 @@ fn edit(path: &str, old: &str, new: &str) -> Effect {
     effect("Workspace.Write", &object([("op", "edit".into()), ("path", path.into()), old, new]))
 }
 
+fn op(name: &str, members: &[(&str, &str)]) -> Effect {
+    let effect_name = match name {
+        "read" | "view" => "Workspace.Read",
+        "list" => "Workspace.List",
+        "search" => "Workspace.Search",
+        _ => "Workspace.Write",
+    };
+    let members = members.iter().copied().chain([("op", name)]);
+    let members = members.map(|(name, text)| (name.to_owned(), Value::from(text)));
+    effect(effect_name, &Value::Object(members.collect()))
+}
+
+fn mkdir(path: &str) -> Effect {
+    op("mkdir", &[("path", path)])
+}
+
+fn remove(path: &str) -> Effect {
+    op("remove", &[("path", path)])
+}
+
+fn carry(from: &str, to: &str) -> Effect {
+    op("move", &[("from", from), ("to", to)])
+}
+
 fn perform_sealed(tree: &Worktree, prepared: Prepared, seal: &dyn Fn() -> bool) -> Done {
     let gate = Gate { seal, open: &|| true };
     handlers::perform(permit(), tree, prepared, &[7; 16], &context(), gate)
@@ -164,6 +191,14 @@ fn output(ok: bool, member: Option<(&str, &str)>) -> String {
     ]);
     members.extend(member.map(|(name, text)| (name.to_owned(), Value::from(text))));
     text(&Value::Object(members))
+}
+
+/// A good output with these members.
+fn answer(members: &str) -> String {
+    let Value::Object(mut all) = json(members) else { panic!("{members}") };
+    let Value::Object(own) = json(&output(true, None)) else { panic!() };
+    all.extend(own);
+    text(&Value::Object(all))
 }
 
 fn text(value: &Value) -> String {
@@ -238,7 +273,7 @@ fn set_up(world: &World, keyword: &str, rest: &str) -> bool {
 fn run_fixture(name: &str, fixture: &str, means: Means) {
     let world = World::new();
     let (mut effect, mut payload, mut wanted) = ("", Value::Null, String::new());
-    let mut after = Picture::new();
+    let (mut after, mut gone) = (Picture::new(), Vec::new());
     for (keyword, rest) in lines(fixture) {
         match keyword {
             _ if set_up(&world, keyword, rest) => {}
@@ -246,7 +281,14 @@ fn run_fixture(name: &str, fixture: &str, means: Means) {
             "payload" => payload = json(rest),
             "refused" => wanted = refused(rest),
             "content" => wanted = output(true, Some(("content", json(rest).as_str().unwrap()))),
+            "answer" => wanted = answer(rest),
             "ok" => wanted = output(true, None),
+            "gone" => gone.push(Path::new("worktree").join(rest)),
+            "afterdir" => {
+                let (path, mode) = rest.split_once(' ').unwrap();
+                let mode = u32::from_str_radix(mode, 8).unwrap();
+                after.insert(Path::new("worktree").join(path), ('d', mode, Vec::new()));
+            }
             "after" | "afterhex" => {
                 let (path, mode, bytes) = file_line(rest, keyword == "afterhex");
                 let path = Path::new("worktree").join(path);
@@ -259,6 +301,7 @@ fn run_fixture(name: &str, fixture: &str, means: Means) {
         }
     }
     let mut expected = world.picture();
+    expected.retain(|path, _| !gone.contains(path));
     expected.extend(after);
     let done = run(&world.tree(means), &Effect::parse(effect, &payload).unwrap());
     assert_eq!(done.status, Status::Ok, "{name} {means:?}");

@@ -17,7 +17,7 @@ use super::{Call, DEADLINE, Done, OpError, Prepared, Work, failed};
 use crate::canon::Value;
 use crate::limits::{
     PATTERN_BYTES_MAX, PATTERN_COMPILED_BYTES_MAX, SEARCH_BYTES_MAX, SEARCH_CONTEXT_LINES_MAX,
-    SEARCH_MATCHES_MAX,
+    SEARCH_MATCHES_MAX, WALK_NAMES_MAX,
 };
 use crate::sandbox::{Fault, Glob, Kind, Met, Scope};
 use lines::{Cut, Matches};
@@ -97,7 +97,9 @@ fn matcher(request: &Request) -> Result<RegexMatcher, String> {
         .dfa_size_limit(PATTERN_COMPILED_BYTES_MAX)
         .nest_limit(NESTING);
     let built = builder.build(&request.pattern);
-    built.map_err(|error| format!("the pattern is not valid: {error}"))
+    // The library shows the expression as it compiles it, over several lines; the reason is the last of them.
+    let reason = |text: String| text.rsplit("error: ").next().unwrap_or("").trim().to_owned();
+    built.map_err(|error| format!("the pattern is not valid: {}", reason(error.to_string())))
 }
 
 /// Files by what became of them.
@@ -118,6 +120,7 @@ pub(super) fn perform(call: &Call<'_>, search: &Search) -> Done {
         hidden: request.hidden,
         glob,
         file: true,
+        names: WALK_NAMES_MAX,
     };
     let mut files = Files::default();
     let mut matches = Matches::new(matcher, request.limit, request.context);

@@ -1,4 +1,4 @@
-//! A crash between any two steps of a write, and what evidence says of the disk that it leaves.
+//! A crash between any two steps of a change, and what evidence says of the disk that it leaves.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -13,7 +13,7 @@ use worldlog::handlers::{self, Effect, settle};
 use worldlog::merkle::hash::sha256;
 use worldlog::sandbox::Worktree;
 
-use super::{MEANS, World, edit, json, perform, perform_sealed, read, write};
+use super::{MEANS, World, carry, edit, json, mkdir, perform, perform_sealed, read, remove, write};
 
 const TEMPORARY: &str = ".worldlog-0707070707070707.tmp";
 
@@ -243,4 +243,204 @@ fn the_sweep_takes_only_what_unfinished_writes_left() {
     assert_eq!(world.picture(), kept);
     assert_eq!(tree.sweep("no/such/f"), Ok(0));
     assert!(tree.sweep("../outside/f").is_err());
+}
+
+fn paths(evidence: &Value) -> Vec<String> {
+    let files = evidence.get("files").unwrap().as_array().unwrap();
+    files.iter().map(|file| file.get("path").unwrap().as_str().unwrap().to_owned()).collect()
+}
+
+/// What recovery does after it has looked.
+fn sweep(tree: &Worktree, evidence: &Value) -> usize {
+    paths(evidence).iter().map(|path| tree.sweep(path).unwrap()).sum()
+}
+
+#[test]
+fn dying_before_a_folder_or_a_move_or_a_removal_is_before() {
+    for means in MEANS {
+        for effect in [
+            mkdir("a"),
+            mkdir("a/b/c"),
+            remove("d/f"),
+            remove("hollow"),
+            carry("d/f", "g"),
+            carry("d", "x/y/z"),
+        ] {
+            let world = World::new();
+            let tree = world.tree(means);
+            world.put("d/f", b"one", 0o644);
+            fs::create_dir(world.at("hollow")).unwrap();
+            let picture = world.picture();
+            let evidence = die_before_rename(&tree, &effect);
+            assert_eq!(settle(&tree, &evidence), Evidence::Before, "{effect:?} {means:?}");
+            sweep(&tree, &evidence);
+            assert_eq!(settle(&tree, &evidence), Evidence::Before);
+            let mut left = world.picture();
+            // Folders that the goal of the move needs may stay, as for a write.
+            left.retain(|path, _| !path.starts_with("worktree/x"));
+            assert_eq!(left, picture, "{effect:?} {means:?}");
+        }
+    }
+}
+
+#[test]
+fn dying_after_the_rename_that_makes_folders_is_after() {
+    let world = World::new();
+    let tree = world.open();
+    let evidence = die_before_rename(&tree, &mkdir("a/b"));
+    assert!(world.at(TEMPORARY).join("b").is_dir());
+    fs::rename(world.at(TEMPORARY), world.at("a")).unwrap();
+    assert_eq!(settle(&tree, &evidence), Evidence::After);
+    assert_eq!(sweep(&tree, &evidence), 0);
+    fs::create_dir(world.at("a/other")).unwrap();
+    assert_eq!(settle(&tree, &evidence), Evidence::After, "what is in them is not ours to judge");
+    fs::remove_dir(world.at("a/b")).unwrap();
+    assert_eq!(settle(&tree, &evidence), Evidence::Other, "one is there and one is not");
+}
+
+#[test]
+fn dying_with_some_of_the_folders_made_is_before() {
+    let world = World::new();
+    let tree = world.open();
+    let evidence = handlers::prepare(&tree, &mkdir("a/b/c")).evidence;
+    fs::create_dir(world.at(TEMPORARY)).unwrap();
+    assert_eq!(settle(&tree, &evidence), Evidence::Before);
+    fs::create_dir(world.at(TEMPORARY).join("b")).unwrap();
+    assert_eq!(settle(&tree, &evidence), Evidence::Before);
+    assert_eq!(sweep(&tree, &evidence), 1);
+    assert!(!world.at(TEMPORARY).exists());
+}
+
+#[test]
+fn dying_after_a_file_was_taken_away_is_after() {
+    for means in MEANS {
+        let world = World::new();
+        let tree = world.tree(means);
+        world.put("f", b"one", 0o644);
+        let evidence = die_before_rename(&tree, &remove("f"));
+        fs::rename(world.at("f"), world.at(TEMPORARY)).unwrap();
+        assert_eq!(settle(&tree, &evidence), Evidence::After);
+        assert_eq!(sweep(&tree, &evidence), 1);
+        assert_eq!(settle(&tree, &evidence), Evidence::After);
+        assert!(!world.at(TEMPORARY).exists());
+    }
+}
+
+#[test]
+fn dying_with_a_strangers_file_taken_away_is_in_doubt() {
+    let world = World::new();
+    let tree = world.open();
+    world.put("f", b"one", 0o644);
+    let evidence = die_before_rename(&tree, &remove("f"));
+    world.put(TEMPORARY, b"theirs", 0o644);
+    fs::remove_file(world.at("f")).unwrap();
+    assert_eq!(settle(&tree, &evidence), Evidence::Other);
+
+    let world = World::new();
+    let tree = world.open();
+    world.put("f", b"one", 0o644);
+    let evidence = die_before_rename(&tree, &carry("f", "g"));
+    world.put("f", b"theirs", 0o644);
+    fs::rename(world.at("f"), world.at("g")).unwrap();
+    assert_eq!(settle(&tree, &evidence), Evidence::Other);
+}
+
+#[test]
+fn dying_after_a_folder_was_removed_is_after() {
+    let world = World::new();
+    let tree = world.open();
+    fs::create_dir_all(world.at("a/b")).unwrap();
+    let evidence = die_before_rename(&tree, &remove("a/b"));
+    fs::remove_dir(world.at("a/b")).unwrap();
+    assert_eq!(settle(&tree, &evidence), Evidence::After);
+    fs::remove_dir(world.at("a")).unwrap();
+    assert_eq!(settle(&tree, &evidence), Evidence::After, "and what held it went too");
+    fs::create_dir_all(world.at("a/b")).unwrap();
+    assert_eq!(settle(&tree, &evidence), Evidence::Other, "another folder of that name");
+}
+
+#[test]
+fn dying_after_the_rename_that_moves_is_after() {
+    for (from, to) in [("d/f", "g"), ("d", "x")] {
+        let world = World::new();
+        let tree = world.open();
+        world.put("d/f", b"one", 0o644);
+        let evidence = die_before_rename(&tree, &carry(from, to));
+        fs::rename(world.at(from), world.at(to)).unwrap();
+        assert_eq!(settle(&tree, &evidence), Evidence::After);
+        // Moved back by somebody: it happened, and is not the state before.
+        sleep(Duration::from_millis(30));
+        fs::rename(world.at(to), world.at(from)).unwrap();
+        assert_eq!(settle(&tree, &evidence), Evidence::Other);
+    }
+}
+
+#[test]
+fn a_copy_beside_the_original_is_no_move() {
+    // What the second name of a file system without renameat2 leaves, and what a folder of the same name is.
+    let world = World::new();
+    let tree = world.tree(MEANS[3]);
+    world.put("f", b"one", 0o644);
+    let evidence = die_before_rename(&tree, &carry("f", "g"));
+    fs::hard_link(world.at("f"), world.at("g")).unwrap();
+    assert_eq!(settle(&tree, &evidence), Evidence::Other);
+
+    fs::create_dir(world.at("d")).unwrap();
+    let evidence = die_before_rename(&tree, &carry("d", "e"));
+    fs::create_dir(world.at("e")).unwrap();
+    fs::remove_dir(world.at("d")).unwrap();
+    assert_eq!(settle(&tree, &evidence), Evidence::Other, "another folder");
+}
+
+#[test]
+fn dying_while_folders_are_taken_back() {
+    let world = World::new();
+    let tree = world.open();
+    perform(&tree, handlers::prepare(&tree, &mkdir("a/b")));
+    let of_call = handlers::prepare(&tree, &mkdir("a/b/c"));
+    let made = of_call.evidence.clone();
+    perform(&tree, of_call);
+    let both = {
+        let files = |path: &str| {
+            format!(r#"{{"path":"{path}","before":null,"after":{{"folder":true,"mode":493}}}}"#)
+        };
+        json(&format!(r#"{{"files":[{},{}]}}"#, files("a/b"), files("a/b/c")))
+    };
+    assert_eq!(settle(&tree, &made), Evidence::After);
+    let undo = handlers::undo(&tree, &both, &|_| None).unwrap();
+    let evidence = undo.evidence.clone();
+    let died = AssertUnwindSafe(|| perform_sealed(&tree, undo, &|| panic!("killed")));
+    assert!(catch_unwind(died).is_err());
+    assert_eq!(settle(&tree, &evidence), Evidence::Before);
+    let temporary = format!("a/{TEMPORARY}");
+    fs::rename(world.at("a/b"), world.at(&temporary)).unwrap();
+    assert_eq!(settle(&tree, &evidence), Evidence::After);
+    // Somebody put a file there before it was taken away: nobody may sweep it.
+    world.put(&format!("{temporary}/c/theirs"), b"theirs", 0o644);
+    assert_eq!(settle(&tree, &evidence), Evidence::Other);
+    assert_eq!(sweep(&tree, &evidence), 0);
+    fs::remove_file(world.at(&format!("{temporary}/c/theirs"))).unwrap();
+    assert_eq!(sweep(&tree, &evidence), 1);
+    assert_eq!(settle(&tree, &evidence), Evidence::After);
+}
+
+#[test]
+fn the_evidence_of_folders_and_moves() {
+    let world = World::new();
+    let tree = world.open();
+    world.put("d/f", b"one", 0o644);
+    let meta = fs::metadata(world.at("d")).unwrap();
+    let ctime = i128::from(meta.ctime()) * 1_000_000_000 + i128::from(meta.ctime_nsec());
+    let inode = meta.ino();
+    let evidence = handlers::prepare(&tree, &carry("d", "e")).evidence;
+    let wanted = format!(
+        r#"{{"files":[
+            {{"path":"d","before":{{"folder":true,"mode":493,"inode":"{inode}","ctime":"{ctime}"}},"after":null}},
+            {{"path":"e","before":null,"after":{{"folder":true,"mode":493,"inode":"{inode}"}}}}]}}"#
+    );
+    assert_eq!(evidence, json(&wanted));
+    let evidence = handlers::prepare(&tree, &mkdir("e/g")).evidence;
+    let folder = r#""before":null,"after":{"folder":true,"mode":493}"#;
+    let wanted = format!(r#"{{"files":[{{"path":"e",{folder}}},{{"path":"e/g",{folder}}}]}}"#);
+    assert_eq!(evidence, json(&wanted));
 }

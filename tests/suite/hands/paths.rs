@@ -8,23 +8,155 @@ use std::os::unix::fs::symlink;
 use worldlog::handlers::occurrences;
 use worldlog::sandbox::{Fault, Worktree, shown};
 
-use super::{MEANS, World, edit, output, read, refused, run, text, write};
+use super::{
+    Effect, MEANS, World, carry, edit, mkdir, op, output, read, refused, remove, run, text, write,
+};
 
 fn said(tree: &Worktree, path: &str) -> [String; 3] {
     [read(path), write(path, "x"), edit(path, "a", "b")].map(|e| text(&run(tree, &e).output))
 }
 
-#[test]
-fn nul_is_in_no_name() {
-    let world = World::new();
-    world.put("a.txt", b"a", 0o644);
-    let picture = world.picture();
+/// Every tool that takes a path, with what its refusals begin with. `there` is a file that can be moved.
+fn every_tool(path: &str) -> Vec<(String, Effect)> {
+    let short = shown(path);
+    let verb = |verb: &str| format!("{verb} {short}: ");
+    vec![
+        (verb("read"), read(path)),
+        (verb("read"), op("view", &[("path", path)])),
+        (verb("list"), op("list", &[("path", path)])),
+        (verb("search"), op("search", &[("path", path), ("pattern", "s")])),
+        (verb("write"), write(path, "x")),
+        (verb("edit"), edit(path, "a", "b")),
+        (verb("mkdir"), mkdir(path)),
+        (verb("remove"), remove(path)),
+        (verb("move"), carry(path, "free")),
+        (format!("move there: to {short}: "), carry("there", path)),
+    ]
+}
+
+/// Each tool refuses the path with this text, by every means, and nothing is changed anywhere.
+fn refuse_all(set_up: impl Fn(&World), path: &str, why: &str, but: &[&str]) {
     for means in MEANS {
-        let all = said(&world.tree(means), "a.txt\0.png");
-        let why = |verb| refused(&format!("{verb} a.txt\0.png: path contains a NUL byte"));
-        assert_eq!(all, [why("read"), why("write"), why("edit")]);
+        let world = World::new();
+        world.put("there", b"there", 0o644);
+        set_up(&world);
+        let picture = world.picture();
+        let tree = world.tree(means);
+        for (prefix, effect) in every_tool(path) {
+            if but.iter().any(|verb| prefix.starts_with(verb)) {
+                continue;
+            }
+            let done = run(&tree, &effect);
+            assert_eq!(text(&done.output), refused(&format!("{prefix}{why}")), "{means:?}");
+            assert!(done.seen.is_empty());
+            assert_eq!(world.picture(), picture, "{effect:?} {means:?}");
+        }
     }
-    assert_eq!(world.picture(), picture);
+}
+
+#[test]
+fn no_tool_leaves_the_worktree() {
+    let escapes = |path: &str| format!("path {path:?} escapes sandbox \"<worktree>\"");
+    let link = |name: &'static str, target: &'static str| {
+        move |world: &World| symlink(target, world.at(name)).unwrap()
+    };
+    let nothing = |_: &World| ();
+    for path in
+        ["../outside/secret", "there/../../outside", "/etc/hosts", "../worktree_evil/secret"]
+    {
+        if !path.starts_with("there") {
+            refuse_all(nothing, path, &escapes(path), &[]);
+        }
+    }
+    // `..` after a folder goes back to where it came from.
+    refuse_all(
+        |w| fs::create_dir(w.at("d")).unwrap(),
+        "d/../../outside",
+        &escapes("d/../../outside"),
+        &[],
+    );
+    refuse_all(link("l", "../outside"), "l/secret", &escapes("l/secret"), &[]);
+    refuse_all(link("l", "../worktree_evil"), "l/secret", &escapes("l/secret"), &[]);
+    refuse_all(link("l", "/"), "l/etc/hosts", &escapes("l/etc/hosts"), &[]);
+    refuse_all(link("l", "../outside"), "l/new/x", &escapes("l/new/x"), &[]);
+    // At the end of a path a link is what is moved and removed, and it is not.
+    let ends = &["remove", "move"];
+    refuse_all(link("l", "../outside/secret"), "l", &escapes("l"), ends);
+    refuse_all(link("l", "../outside/nothing"), "l", &escapes("l"), ends);
+    refuse_all(link("l", "/etc/hosts"), "l", &escapes("l"), ends);
+    let chain = |world: &World| {
+        symlink("b", world.at("a")).unwrap();
+        symlink("c", world.at("b")).unwrap();
+        symlink("../outside", world.at("c")).unwrap();
+    };
+    refuse_all(chain, "a/secret", &escapes("a/secret"), &[]);
+    refuse_all(chain, "a", &escapes("a"), ends);
+    let ring = |world: &World| {
+        symlink("b", world.at("a")).unwrap();
+        symlink("a", world.at("b")).unwrap();
+    };
+    let looped = |path: &str| format!("openat {path}: too many levels of symbolic links");
+    refuse_all(ring, "a/x", &looped("a/x"), &[]);
+    refuse_all(ring, "a", &looped("a"), ends);
+}
+
+#[test]
+fn no_tool_takes_a_path_that_no_file_has() {
+    let nothing = |_: &World| ();
+    refuse_all(nothing, "", "path is empty", &[]);
+    refuse_all(nothing, "there\0.png", "path contains a NUL byte", &[]);
+    let long = "a/".repeat(2048);
+    refuse_all(nothing, &long, "path is 4096 bytes; the limit is 4095", &[]);
+    let name = "n".repeat(256);
+    refuse_all(nothing, &name, &format!("openat {name}: file name too long"), &[]);
+    let deep = format!("{}x", "d/".repeat(257));
+    // What is not there cannot be too deep to be read.
+    let why = "path is nested deeper than 256 folders";
+    refuse_all(nothing, &deep, why, &[]);
+    refuse_all(nothing, "there/x", "openat there/x: not a directory", &[]);
+    refuse_all(nothing, "there/", "openat there/: not a directory", &[]);
+}
+
+#[test]
+fn no_tool_writes_what_policy_keeps() {
+    let reads = &["read", "list", "search"];
+    let git = ".git/ is read-only to the lane's tools";
+    for path in [".git", ".git/x", ".GIT/hooks/x", "sub/.Git/x", "./.git", "sub//.git/."] {
+        refuse_all(|_| (), path, git, reads);
+    }
+    let link = |world: &World| {
+        world.put(".git/config", b"c", 0o644);
+        symlink(".git", world.at("l")).unwrap();
+    };
+    refuse_all(link, "l/config", git, reads);
+    for (path, pattern) in [
+        (".github/x", ".github/**"),
+        (".GitHub/x", ".github/**"),
+        (".pi", ".pi/**"),
+        (".claude/x", ".claude/**"),
+        (".ailang/x", ".ailang/**"),
+        (".gitmodules", ".gitmodules"),
+        (".gitattributes", ".gitattributes"),
+        ("a/.worldlog-0000000000000001.tmp", ".worldlog-*.tmp"),
+    ] {
+        let why =
+            format!("matches fs_deny_write \"{pattern}\" \u{2014} read-only under this policy");
+        refuse_all(|_| (), path, &why, reads);
+    }
+    // Neither listed nor searched, where it may be read.
+    let hidden = ".git/ is not listed and not searched";
+    refuse_all(link, ".git", hidden, &["read", "write", "edit", "mkdir", "remove", "move"]);
+    refuse_all(link, "l", hidden, &["read", "write", "edit", "mkdir", "remove", "move"]);
+}
+
+#[test]
+fn no_tool_opens_a_pipe_or_a_device_or_parts_a_file_from_its_names() {
+    let pipe = |world: &World| super::set_up(world, "fifo", "p").then_some(()).unwrap();
+    let why = "openat p: is a named pipe, not a regular file";
+    refuse_all(pipe, "p", why, &["list"]);
+    let twin = |world: &World| fs::hard_link(world.at("../outside/secret"), world.at("h")).unwrap();
+    let why = "the file has 2 hard links; only a file with one name can be written";
+    refuse_all(twin, "h", why, &["read", "list", "search"]);
 }
 
 #[test]

@@ -43,10 +43,13 @@ fn our_plans() {
 #[test]
 fn tools_stand_in_the_order_of_their_ids_and_say_what_they_are() {
     let ids: Vec<_> = transitions::all().iter().map(|transition| transition.tool()).collect();
-    assert_eq!(ids, ["ailang-edit", "ailang-read", "ailang-write"]);
-    let mut sources: Vec<_> = transitions::all().iter().map(|t| t.source()).collect();
-    sources.dedup();
-    assert_eq!(sources.len(), 3, "each tool has a source of its own");
+    let mut sorted = ids.clone();
+    sorted.sort_unstable();
+    assert_eq!(ids, sorted);
+    assert!(ids.len() >= 9 && ids.starts_with(&["ailang-edit", "ailang-read", "ailang-write"]));
+    let sources: std::collections::BTreeSet<_> =
+        transitions::all().iter().map(|t| t.source()).collect();
+    assert_eq!(sources.len(), ids.len(), "each tool has a source of its own");
     for transition in transitions::all() {
         let [declared] = transition.declared() else { panic!("one effect") };
         assert_eq!(transition.access(), Demand { cost: 0, ..*declared });
@@ -65,22 +68,72 @@ fn tools_stand_in_the_order_of_their_ids_and_say_what_they_are() {
 
 #[test]
 fn schemas_close_their_arguments() {
-    let required = |tool: &str| {
-        let schema = transitions::find(tool).unwrap().input_schema();
+    for transition in transitions::all() {
+        let schema = transition.input_schema();
         assert_eq!(schema.get("type").unwrap(), &Value::from("object"));
         assert_eq!(schema.get("additionalProperties").unwrap(), &Value::from(false));
-        let names = schema.get("required").unwrap().as_array().unwrap().to_vec();
-        let names: Vec<_> = names.iter().map(|name| name.as_str().unwrap().to_owned()).collect();
         let properties = schema.get("properties").unwrap().as_object().unwrap();
-        let mut sorted = names.clone();
-        sorted.sort();
-        assert!(sorted.iter().eq(properties.keys()));
-        assert!(properties.values().all(|p| p.get("type").unwrap().as_str() == Some("string")));
-        names
+        let required = schema.get("required").unwrap().as_array().unwrap();
+        let admitted = |name: &Value| properties.contains_key(name.as_str().unwrap());
+        assert!(required.iter().all(admitted), "{}", transition.tool());
+        for (name, property) in properties {
+            let kind = property.get("type").unwrap().as_str().unwrap();
+            assert!(["string", "integer", "boolean"].contains(&kind), "{name}");
+            assert!(property.get("description").unwrap().as_str().is_some_and(|t| t.len() > 10));
+            assert_eq!(property.get("minimum").is_some(), kind == "integer", "{name}");
+        }
+    }
+    let required = |tool: &str| {
+        let schema = transitions::find(tool).unwrap().input_schema();
+        text(schema.get("required").unwrap())
     };
-    assert_eq!(required("ailang-read"), ["path"]);
-    assert_eq!(required("ailang-write"), ["path", "content"]);
-    assert_eq!(required("ailang-edit"), ["path", "old_text", "new_text"]);
+    assert_eq!(required("ailang-read"), r#"["path"]"#);
+    assert_eq!(required("ailang-write"), r#"["path","content"]"#);
+    assert_eq!(required("ailang-edit"), r#"["path","old_text","new_text"]"#);
+    assert_eq!(required("workspace-list"), "[]");
+    assert_eq!(required("workspace-move"), r#"["from","to"]"#);
+    assert_eq!(required("workspace-search"), r#"["pattern"]"#);
+}
+
+/// What the plan of a tool makes of its arguments is what a handler takes, for all that the schema admits.
+#[test]
+fn what_a_plan_admits_a_handler_takes() {
+    for transition in transitions::all() {
+        let schema = transition.input_schema();
+        let properties = schema.get("properties").unwrap().as_object().unwrap();
+        let values = |property: &Value| -> Vec<Value> {
+            match property.get("type").unwrap().as_str().unwrap() {
+                "boolean" => vec![true.into(), false.into()],
+                "integer" => {
+                    vec![
+                        property.get("minimum").unwrap().clone(),
+                        property.get("maximum").unwrap().clone(),
+                    ]
+                }
+                _ => match property.get("enum") {
+                    Some(words) => words.as_array().unwrap().to_vec(),
+                    None => vec!["a".into()],
+                },
+            }
+        };
+        for pick in [0, 1] {
+            let args = properties.iter().map(|(name, property)| {
+                let values = values(property);
+                (name.clone(), values[pick % values.len()].clone())
+            });
+            let plan = transition.plan(&Value::Object(args.collect()));
+            let Ok(ParsedPlan::Effect { demand, payload, .. }) =
+                check_laws(&plan, transition.declared())
+            else {
+                panic!("{}: {}", transition.tool(), text(&plan))
+            };
+            worldlog::handlers::Effect::parse(demand.effect, &payload).unwrap();
+        }
+        let required = schema.get("required").unwrap().as_array().unwrap();
+        let least = required.iter().map(|name| (name.as_str().unwrap().to_owned(), "a".into()));
+        let plan = transition.plan(&Value::Object(least.collect()));
+        assert!(plan.get("effects").unwrap().as_array().unwrap().len() == 1, "{}", text(&plan));
+    }
 }
 
 #[test]

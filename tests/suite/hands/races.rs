@@ -11,7 +11,10 @@ use worldlog::event::hex;
 use worldlog::handlers::{self, DEADLINE, Status};
 use worldlog::merkle::hash::sha256;
 
-use super::{MEANS, World, edit, output, perform, perform_sealed, read, refused, run, text, write};
+use super::{
+    MEANS, World, carry, edit, mkdir, op, output, perform, perform_sealed, read, refused, remove,
+    run, text, write,
+};
 
 const WRITES: usize = 2_000;
 
@@ -77,6 +80,151 @@ fn no_read_leaves_while_a_folder_turns_into_a_link() {
                 assert!(!said.contains("content"), "{means:?}: {said}");
             }
         });
+    }
+}
+
+#[test]
+fn no_change_leaves_while_a_folder_turns_into_a_link() {
+    for means in [MEANS[0], MEANS[3]] {
+        let world = World::new();
+        let outside = || {
+            let mut picture = world.picture();
+            picture.retain(|path, _| !path.starts_with("worktree"));
+            picture
+        };
+        let before = outside();
+        let tree = world.tree(means);
+        world.put("in", b"in", 0o644);
+        let (mut done, mut refused) = (0, 0);
+        while_flipping(&world, || {
+            for n in 0..WRITES {
+                let effect = match n % 6 {
+                    0 => carry("in", "d/secret"),
+                    1 => carry("d/secret", "in"),
+                    2 => remove("d/secret"),
+                    3 => mkdir("d/made/deep"),
+                    4 => remove("d/made/deep"),
+                    _ => carry("d/made", "made"),
+                };
+                match run(&tree, &effect).output.get("ok").unwrap().as_bool() {
+                    Some(true) => done += 1,
+                    _ => refused += 1,
+                }
+                // Whatever was moved or removed, there is something to move again.
+                let _ = fs::remove_dir(world.at("made/deep"));
+                let _ = fs::remove_dir(world.at("made"));
+                if !world.at("in").exists() && !world.at("d/secret").exists() {
+                    world.put("in", b"in", 0o644);
+                }
+            }
+        });
+        assert_eq!(outside(), before, "{means:?}");
+        assert!(done > 0 && refused > 0, "{done} done, {refused} refused");
+        let held = fs::read_dir(world.at(".")).unwrap().map(|entry| entry.unwrap().file_name());
+        let held: Vec<_> = held.filter(|name| name.to_string_lossy().contains(".tmp")).collect();
+        assert!(held.is_empty(), "{held:?} are left");
+    }
+}
+
+#[test]
+fn no_walk_leaves_while_a_folder_turns_into_a_link() {
+    for means in [MEANS[0], MEANS[3]] {
+        let world = World::new();
+        world.put("d0/in", b"in", 0o644);
+        let tree = world.tree(means);
+        while_flipping(&world, || {
+            for _ in 0..1_000 {
+                let listed = run(&tree, &op("list", &[]));
+                assert!(!text(&listed.output).contains("secret"), "{means:?}");
+                let listed = run(&tree, &op("list", &[("path", "d")]));
+                assert!(!text(&listed.output).contains("secret"), "{means:?}");
+                let searched = run(&tree, &op("search", &[("pattern", "secret")]));
+                assert!(!text(&searched.output).contains("\"line\""), "{means:?}");
+                let searched =
+                    run(&tree, &op("search", &[("pattern", "secret"), ("path", "d/secret")]));
+                assert!(!text(&searched.output).contains("\"line\""), "{means:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn what_changes_in_the_last_moment_stays_where_it_is() {
+    type Spoil = fn(&World);
+    let cases: [(super::Effect, Spoil); 8] = [
+        (remove("f"), |w| w.put("f", b"theirs", 0o640)),
+        (remove("f"), |w| {
+            fs::remove_file(w.at("f")).unwrap();
+            symlink("../outside/secret", w.at("f")).unwrap();
+        }),
+        (remove("f"), |w| {
+            fs::remove_file(w.at("f")).unwrap();
+            w.put("f/theirs", b"theirs", 0o644);
+        }),
+        (carry("f", "g"), |w| w.put("f", b"theirs", 0o640)),
+        (carry("f", "g"), |w| w.put("g", b"theirs", 0o640)),
+        (carry("d", "e"), |w| {
+            fs::rename(w.at("d"), w.at("was")).unwrap();
+            w.put("d/theirs", b"theirs", 0o644);
+        }),
+        (carry("d", "e"), |w| w.put("e/theirs", b"theirs", 0o644)),
+        (mkdir("n/m"), |w| w.put("n/theirs", b"theirs", 0o644)),
+    ];
+    for means in MEANS {
+        for (effect, spoil) in &cases {
+            let world = World::new();
+            world.put("f", b"one", 0o644);
+            world.put("d/x", b"one", 0o644);
+            let tree = world.tree(means);
+            let prepared = handlers::prepare(&tree, effect);
+            let done = perform_sealed(&tree, prepared, &|| {
+                spoil(&world);
+                true
+            });
+            let said = text(&done.output);
+            assert!(said.contains("\"ok\":false"), "{effect:?} {means:?}: {said}");
+            assert!(done.seen.is_empty());
+            let wanted = World::new();
+            wanted.put("f", b"one", 0o644);
+            wanted.put("d/x", b"one", 0o644);
+            spoil(&wanted);
+            assert_eq!(world.picture(), wanted.picture(), "{effect:?} {means:?}");
+        }
+    }
+}
+
+#[test]
+fn what_moved_on_before_a_change_is_left_alone() {
+    type Spoil = fn(&World);
+    let cases: [(super::Effect, Spoil, &str); 9] = [
+        (remove("f"), |w| w.put("f", b"theirs", 0o644), "read it again"),
+        (remove("f"), |w| w.put("f", b"one", 0o600), "keeps changing"),
+        (remove("f"), |w| fs::remove_file(w.at("f")).unwrap(), "it is absent"),
+        (carry("f", "g"), |w| w.put("f", b"theirs", 0o644), "read it again"),
+        (carry("f", "g"), |w| w.put("g", b"theirs", 0o644), "there is a file already"),
+        (carry("f", "g"), |w| symlink("f", w.at("g")).unwrap(), "symbolic link"),
+        (
+            carry("d", "e"),
+            |w| {
+                fs::rename(w.at("d"), w.at("was")).unwrap();
+                fs::create_dir(w.at("d")).unwrap();
+            },
+            "the folder changed",
+        ),
+        (mkdir("n/m"), |w| fs::create_dir(w.at("n")).unwrap(), "keeps changing"),
+        (mkdir("n"), |w| w.put("n", b"theirs", 0o644), "something else stands there"),
+    ];
+    for (effect, spoil, why) in cases {
+        let world = World::new();
+        world.put("f", b"one", 0o644);
+        fs::create_dir(world.at("d")).unwrap();
+        let tree = world.open();
+        let prepared = handlers::prepare(&tree, &effect);
+        spoil(&world);
+        let picture = world.picture();
+        let said = text(&perform(&tree, prepared).output);
+        assert!(said.contains(why), "{effect:?}: {said}");
+        assert_eq!(world.picture(), picture);
     }
 }
 
@@ -224,7 +372,14 @@ fn a_deadline_before_the_seal_leaves_nothing() {
         let tree = world.tree(means);
         world.put("f", b"one", 0o644);
         let picture = world.picture();
-        for effect in [write("f", "mine"), edit("f", "one", "two"), write("x/y/z", "mine")] {
+        for effect in [
+            write("f", "mine"),
+            edit("f", "one", "two"),
+            write("x/y/z", "mine"),
+            mkdir("x/y"),
+            remove("f"),
+            carry("f", "x/g"),
+        ] {
             let prepared = handlers::prepare(&tree, &effect);
             let done = perform_sealed(&tree, prepared, &|| false);
             assert_eq!(done.status, Status::Failed(DEADLINE.to_owned()));
@@ -251,7 +406,18 @@ fn the_seal_is_asked_once_when_all_is_ready() {
         let prepared = handlers::prepare(&tree, &write("f", "two"));
         assert_eq!(text(&perform_sealed(&tree, prepared, &seal).output), output(true, None));
         assert_eq!(asked.load(Ordering::Relaxed), 1);
-        for effect in [read("f"), read("nope"), edit("f", "zzz", "y"), write(".git/x", "y")] {
+        for effect in [
+            read("f"),
+            read("nope"),
+            op("view", &[("path", "f")]),
+            op("list", &[]),
+            op("search", &[("pattern", "t")]),
+            edit("f", "zzz", "y"),
+            write(".git/x", "y"),
+            mkdir("."),
+            remove("nope"),
+            carry("f", "f"),
+        ] {
             let prepared = handlers::prepare(&tree, &effect);
             perform_sealed(&tree, prepared, &|| panic!("no point of no return"));
         }
