@@ -92,6 +92,9 @@ pub const CALLS_WAITING_MAX: usize = 128;
 pub const SEEN_SEARCH_MAX: u64 = 1_000;
 /// Entries looked through for calls that wait for approval, and tokens of previews remembered for the same purpose.
 pub const APPROVALS_SEARCH_MAX: u64 = 1_000;
+/// Bytes of outputs on one page of a session's calls: the page ends with the first output that reaches it, so that any
+/// output fits and no page is larger than two.
+pub const LISTED_BYTES_MAX: usize = OBJECT_BYTES_MAX;
 
 /// A file that a tool reads, writes or edits. A write keeps what it replaces as an object, so the two are the same.
 pub const FILE_BYTES_MAX: usize = OBJECT_BYTES_MAX;

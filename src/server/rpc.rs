@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0 as MCP uses it: what was sent, and the bytes of what is answered.
+//! JSON-RPC 2.0 as MCP and A2A use it: what was sent, and the bytes of what is answered.
 //!
 //! ```text
 //! {"jsonrpc":"2.0","id":7,"method":"ping"}          request       id: a string or an integer
@@ -8,7 +8,7 @@
 //!
 //! Members are looked at as raw text: an id comes back exactly as it was sent, and arguments reach the canonical parser
 //! without having been another parser's numbers. A member that stands twice has no one meaning and is refused. What
-//! methods there are is in `mod.rs`.
+//! methods there are is the fronts' own.
 
 use crate::canon::{self, Value};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};

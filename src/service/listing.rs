@@ -6,6 +6,7 @@
 
 use super::{Caller, Past, Service};
 use crate::event::{B16, B32, Front};
+use crate::limits::LISTED_BYTES_MAX;
 use crate::state::ClaimRow;
 use crate::store::StoreError;
 use crate::transitions::Transition;
@@ -32,7 +33,7 @@ pub struct CallsWanted {
     pub since: Option<u64>,
     /// Only those whose last event has a smaller seq: the `next` of the page before.
     pub before: Option<u64>,
-    /// At most so many.
+    /// At most so many; fewer when their outputs are large.
     pub limit: usize,
 }
 
@@ -132,28 +133,32 @@ impl Service {
         rows.retain(|row| wanted.how.is_none_or(|wanted| how(row) == wanted));
         rows.sort_by_key(|row| std::cmp::Reverse(last_of(row)));
         let mut page = CallsPage { calls: Vec::new(), total: 0, next: None };
-        let mut last = None;
+        let (mut last, mut bytes, mut full) = (None, 0, wanted.limit == 0);
         for row in rows {
-            let (Some((event, plan)), Some(end)) =
-                (self.read_plan(row.plan)?, self.read(last_of(&row))?)
-            else {
-                continue;
-            };
+            let end = last_of(&row);
             // Time never goes back in the log: all that follow are older.
-            if wanted.since.is_some_and(|since| end.at < since) {
+            if let Some(since) = wanted.since
+                && self.read(end)?.is_none_or(|event| event.at < since)
+            {
                 break;
             }
+            let Some((event, plan)) = self.read_plan(row.plan)? else { continue };
             let (true, Some(inv)) = (plan.front == wanted.front, event.inv) else { continue };
             page.total += 1;
-            if wanted.before.is_some_and(|before| end.seq >= before) {
+            if wanted.before.is_some_and(|before| end >= before) {
                 continue;
             }
-            if page.calls.len() == wanted.limit {
+            if full {
                 page.next = last;
                 continue;
             }
-            last = Some(end.seq);
-            page.calls.push((inv.to_string(), self.call_through(caller, wanted.front, &inv)?));
+            let past = self.call_through(caller, wanted.front, &inv)?;
+            if let Past::Committed { answer, .. } = &past {
+                bytes += answer.output.len();
+            }
+            page.calls.push((inv.to_string(), past));
+            last = Some(end);
+            full = page.calls.len() == wanted.limit || bytes >= LISTED_BYTES_MAX;
         }
         Ok(page)
     }

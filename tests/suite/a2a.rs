@@ -7,7 +7,7 @@ use worldlog::event::{ApprovalVerdict, hex};
 use worldlog::merkle::hash::sha256;
 use worldlog::service::GrantSpec;
 use worldlog::store::memory::Fault;
-use worldlog::transitions::find;
+use worldlog::transitions::{Demand, Transition, find};
 
 /// A world with an agent, served.
 struct Asked {
@@ -420,4 +420,81 @@ fn a_call_that_needs_a_person_is_denied_with_the_token_to_come_back_with() {
     assert!(second.text().contains(r#""ok":true"#), "{second:?}");
     assert_eq!(asked.post("", &rpc("tasks/send", &params)).body, second.body);
     assert_eq!(asked.entries(), 2);
+}
+
+#[test]
+fn a_page_of_tasks_ends_with_the_output_that_makes_it_large() {
+    let asked = Asked::new();
+    asked.world.file("large.txt", &"x".repeat(3 * 1024 * 1024));
+    for id in ["a", "b", "c", "d"] {
+        asked.send(id, "ailang-read", r#"{"path":"large.txt"}"#);
+    }
+    let page = |token: &str| {
+        let params = format!(r#"{{"includeArtifacts":true,"pageToken":"{token}"}}"#);
+        let answer = asked.post("1.0", &rpc("ListTasks", &params));
+        let tasks = at(&answer, &["result", "tasks"]).as_array().expect("tasks").len();
+        assert_eq!(at(&answer, &["result", "totalSize"]).as_u64(), Some(4));
+        (tasks, text(&answer, &["result", "nextPageToken"]))
+    };
+    let (tasks, token) = page("");
+    assert_eq!((tasks, token.is_empty()), (3, false));
+    assert_eq!(page(&token), (1, String::new()));
+}
+
+/// A tool whose plan waits for the test.
+struct Slow;
+
+static HOLD: std::sync::Mutex<()> = std::sync::Mutex::new(());
+static REACHED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+impl Transition for Slow {
+    fn tool(&self) -> &'static str {
+        "test-slow"
+    }
+    fn title(&self) -> &'static str {
+        "Slow"
+    }
+    fn description(&self) -> &'static str {
+        "Takes its time."
+    }
+    fn source(&self) -> &'static str {
+        "test-slow"
+    }
+    fn access(&self) -> Demand {
+        find("ailang-read").expect("a tool").access()
+    }
+    fn declared(&self) -> &'static [Demand] {
+        find("ailang-read").expect("a tool").declared()
+    }
+    fn input_schema(&self) -> Value {
+        find("ailang-read").expect("a tool").input_schema()
+    }
+    fn plan(&self, args: &Value) -> Value {
+        REACHED.store(true, std::sync::atomic::Ordering::SeqCst);
+        drop(HOLD.lock().expect("no panic"));
+        find("ailang-read").expect("a tool").plan(args)
+    }
+}
+
+#[test]
+fn a_copy_of_a_call_under_way_is_refused_and_answered_once_it_is_over() {
+    let world = World::with_tools(&[&Slow]);
+    let token = world.agent("ep1", 10);
+    let asked = Asked::on(world, token);
+    let held = HOLD.lock().expect("no panic");
+    let (address, bytes) =
+        (asked.running.address, asked.bytes(&asked.token, "", &send("one", "test-slow", READ)));
+    let first = asked.runtime.spawn(async move { exchange(address, &bytes).await });
+    while !REACHED.load(std::sync::atomic::Ordering::SeqCst) {
+        std::thread::yield_now();
+    }
+    let copy = asked.send("one", "test-slow", READ);
+    assert_eq!(message(&copy), "task id already used in this session");
+    assert_eq!(at(&copy, &["error", "data", "safe_to_repeat"]).as_bool(), Some(false));
+    // Its plan is not in the log yet, and until then it is no task.
+    assert!(asked.task("one").text().contains(r#""code":-32001"#));
+    drop(held);
+    let first = asked.runtime.block_on(first).expect("no panic").expect("an answer");
+    assert_eq!(asked.send("one", "test-slow", READ).body, first.body);
+    assert_eq!(asked.entries(), 1);
 }

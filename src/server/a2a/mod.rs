@@ -98,32 +98,43 @@ pub(super) async fn answer(rim: &Rim, head: &Parts, body: &mut Incoming) -> Resp
     let version = Version::of(head);
     // Who sends a version that is not spoken here still reads the errors of the newest.
     let dialect = if version == Ok(Version::Old) { Dialect::V01 } else { Dialect::V10 };
-    let caller = http::caller(&rim.service, &head.headers);
     let bytes = http::read_body(body, BODY_BYTES_MAX, rim.config.body_timeout).await;
-    let caller = match caller {
+    // A session may end while its body is on the way.
+    let caller = match http::caller(&rim.service, &head.headers) {
         Ok(caller) => caller,
         Err(why) => {
             // The body tells nothing but the id: a client waits for the one that it sent.
             let sent = bytes.as_deref().ok().and_then(|bytes| rpc::read(bytes).ok());
-            let id = match &sent {
-                Some(Sent::One(message)) => message.id(),
-                _ => None,
-            };
-            return refuse(&Fault::credential(why, dialect), dialect, id);
+            return refuse(
+                &Fault::credential(why, dialect),
+                dialect,
+                sent.as_ref().and_then(id_of),
+            );
         }
     };
     let bytes = match bytes {
         Ok(bytes) => bytes,
         Err(fault) => return refuse(&Fault::invalid_request(bodiless(fault)), dialect, None),
     };
+    // The older versions say nothing of it; a client of this one that announces something else meant another binding.
+    let foreign = head.headers.contains_key(header::CONTENT_TYPE) && !http::is_json(&head.headers);
+    if dialect == Dialect::V10 && foreign {
+        let sent = rpc::read(&bytes).ok();
+        let fault = Fault::content("Content-Type must be application/json");
+        return refuse(&fault, dialect, sent.as_ref().and_then(id_of));
+    }
     let (id, method, params) = match rpc::read(&bytes) {
         Ok(Sent::One(Message::Request { id, method, params })) => (id, method, params),
         Ok(Sent::One(Message::Invalid { id, failure })) => {
             return refuse(&Fault::undecodable(dialect, &failure), dialect, id);
         }
         // What cannot be answered to anybody must not run anything either.
-        Ok(Sent::One(Message::Notification | Message::Response)) => {
+        Ok(Sent::One(Message::Notification)) => {
             let fault = Fault::invalid_request("id must be a string or an integer");
+            return refuse(&fault, dialect, None);
+        }
+        Ok(Sent::One(Message::Response)) => {
+            let fault = Fault::invalid_request("it has no method, and nobody asked for a response");
             return refuse(&fault, dialect, None);
         }
         Ok(Sent::Batch(_)) => {
@@ -148,6 +159,14 @@ pub(super) async fn answer(rim: &Rim, head: &Parts, body: &mut Incoming) -> Resp
             }
         }
         Err(fault) => refuse(&fault, dialect, Some(id)),
+    }
+}
+
+/// The id to answer with, where one could be read.
+fn id_of<'a>(sent: &Sent<'a>) -> Option<&'a str> {
+    match sent {
+        Sent::One(message) => message.id(),
+        Sent::Batch(_) => None,
     }
 }
 

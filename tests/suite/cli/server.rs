@@ -151,6 +151,74 @@ fn a_session_lives_on_and_gets_another_token() {
 }
 
 #[test]
+fn a_person_approves_stops_and_takes_back() {
+    let home = Home::new();
+    let served = Served::start(&home, &[]);
+    let token = home.path("t");
+    home.ok(&[
+        "session",
+        "new",
+        "side",
+        "--grant",
+        "Workspace.Write=worktree:9;confirm",
+        "--out",
+        text(&token),
+    ]);
+    let file = home.data().join("workspace/side/a.txt");
+    let write = ["call", "ailang-write", "--arg", "path=a.txt", "--arg", "content=x"];
+    let session = ["--session", text(&token)];
+    let call = |more: &[&str]| home.run(&[&write[..], &session, more].concat());
+    assert!(home.ok(&["approvals"]).contains("no call waits"));
+    let denied = call(&[]);
+    assert_eq!(denied.code, 1);
+    let line = home.ok(&["approvals"]);
+    let approval = line.split("  ").next().expect("a token");
+    assert!(denied.err.contains(&format!("worldlog approve {approval}")), "{denied:?}");
+    assert!(line.contains(r#"{"content":"x","path":"a.txt"}"#), "{line}");
+    let preview = call(&["--preview"]);
+    assert!(
+        preview.out.contains(approval) && preview.err.contains("denied:approval"),
+        "{preview:?}"
+    );
+    assert!(home.ok(&["decline", approval]).contains("will not run"));
+    assert!(call(&["--token", approval]).err.contains("denied:approval"));
+    assert!(home.ok(&["approve", approval, "--ttl", "60"]).contains("runs once"));
+    assert!(!file.exists());
+    assert_eq!(call(&["--token", approval]).code, 0);
+    assert_eq!(read(&file), "x");
+
+    home.ok(&["freeze", "side"]);
+    let frozen = home.run(&[
+        "call",
+        "ailang-write",
+        "--arg",
+        "path=b",
+        "--arg",
+        "content=x",
+        "--session",
+        text(&token),
+    ]);
+    assert!(frozen.err.contains("host callback failed"), "{frozen:?}");
+    home.ok(&["thaw", "side"]);
+    assert!(home.fails(&["thaw", "side", "--now"], 1).contains("--now"));
+    home.ok(&["freeze", "--all", "--now"]);
+    home.ok(&["thaw", "--all"]);
+
+    let entry = home.ok(&["log"]).lines().count() - 1;
+    let undone = home.ok(&["undo", &entry.to_string()]);
+    assert!(undone.contains("a.txt") && !file.exists(), "{undone}");
+    assert!(home.fails(&["undo", "99"], 1).contains("no entry 99"));
+    let nothing = "0".repeat(32);
+    assert!(home.fails(&["resolve", &nothing, "landed"], 1).contains("in doubt"));
+    let key = vkey(&home);
+    assert_eq!(served.stop(), Some(0));
+    let report = home.ok(&["verify", text(&home.data()), "--vkey", &key]);
+    assert!(report.contains("1 acts of the operator") && report.contains(": undo"), "{report}");
+    // Without a server the store is opened.
+    assert!(home.ok(&["approvals"]).contains("no call waits"));
+}
+
+#[test]
 fn the_socket_answers_whatever_is_sent() {
     let home = Home::new();
     let served = Served::start(&home, &[]);
