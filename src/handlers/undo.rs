@@ -81,7 +81,7 @@ pub fn undo(
         folders if folders.iter().all(|entry| entry.folder() && entry.made()) => {
             let left =
                 folders.iter().map(|entry| left(tree, entry)).collect::<Result<Vec<_>, _>>()?;
-            folders_away(tree, left)
+            folders_away(tree, &left)
         }
         folders if folders.iter().all(|entry| entry.folder() && entry.removed()) => {
             folders_back(tree, folders)
@@ -150,7 +150,7 @@ fn file_back(
     Ok(Prepared::change(VERB, path, touched, Work::Replace(replacement)))
 }
 
-fn folders_away(tree: &Worktree, left: Vec<Spot>) -> Result<Prepared, String> {
+fn folders_away(tree: &Worktree, left: &[Spot]) -> Result<Prepared, String> {
     let full = |path: &str| format!("{}: the folder is not empty any more", super::shown(path));
     let mut things: Vec<(String, Thing)> = Vec::new();
     for (index, spot) in left.iter().enumerate() {

@@ -52,12 +52,9 @@ pub(super) fn perform(call: &Call<'_>, request: &Request) -> Done {
         Err(fault) => return call.refuse(&fault),
     };
     let lines = Lines::of(&found.bytes);
-    let whole = std::str::from_utf8(&found.bytes);
-    let (parts, what) = match request.encoding {
-        BASE64 => (found.bytes.len() as u64, "bytes"),
-        _ => (lines.count, "lines"),
-    };
-    if let (Err(error), "lines") = (&whole, what) {
+    let utf8 = std::str::from_utf8(&found.bytes);
+    let text = request.encoding != BASE64;
+    if let (true, Err(error)) = (text, &utf8) {
         return call.refuse(&format!(
             "not UTF-8 text: the byte at offset {} is invalid (size {}, {}); read it with encoding base64",
             error.valid_up_to(),
@@ -65,26 +62,20 @@ pub(super) fn perform(call: &Call<'_>, request: &Request) -> Done {
             named(Some(&found.sha256))
         ));
     }
+    let (parts, what) =
+        if text { (lines.count, "lines") } else { (found.bytes.len() as u64, "bytes") };
     // The first part of an empty file is its end.
     if request.offset > parts.max(1) {
         let offset = request.offset;
         return call.refuse(&format!("offset is {offset}, and the file has {parts} {what}"));
     }
-    let end = request.limit.map_or(parts, |limit| (request.offset - 1).saturating_add(limit));
-    let end = end.min(parts);
-    let (bytes, content, length) = match what {
-        "bytes" => {
-            let bytes = slice(&found.bytes, request.offset - 1, end);
-            // Four characters for three bytes, before any of them is made.
-            let length = bytes.len().div_ceil(3) * 4 + 2;
-            (bytes, None, length)
-        }
-        _ => {
-            let bytes = lines.range(&found.bytes, request.offset - 1, end);
-            let text = std::str::from_utf8(bytes).unwrap_or("");
-            (bytes, Some(text), json_bytes(text))
-        }
-    };
+    let start = request.offset - 1;
+    let end = request.limit.map_or(parts, |limit| start.saturating_add(limit)).min(parts);
+    let bytes =
+        if text { lines_of(&found.bytes, start, end) } else { slice(&found.bytes, start, end) };
+    let content = if text { std::str::from_utf8(bytes).ok() } else { None };
+    // In base64 four characters for three bytes, before any of them is made.
+    let length = content.map_or(bytes.len().div_ceil(3) * 4 + 2, json_bytes);
     let most = OBJECT_BYTES_MAX - OUTPUT_FRAME_BYTES_MAX;
     if length > most {
         return call.refuse(&format!(
@@ -94,7 +85,7 @@ pub(super) fn perform(call: &Call<'_>, request: &Request) -> Done {
     }
     let content = content.map_or_else(|| Base64::encode_string(bytes), str::to_owned);
     let part = Part { content, first: request.offset, end, more: end < parts };
-    answer(call, request, &found, &lines, part, whole.is_ok())
+    answer(call, request, &found, &lines, part, utf8.is_ok())
 }
 
 /// What is returned of a file.
@@ -164,21 +155,20 @@ impl Lines {
             _ => "mixed",
         }
     }
+}
 
-    /// The bytes of the lines from `from` to before `to`, counted from 0.
-    #[expect(clippy::unused_self, reason = "these are the lines of these bytes")]
-    fn range<'a>(&self, bytes: &'a [u8], from: u64, to: u64) -> &'a [u8] {
-        let (mut start, mut end, mut at) = (bytes.len(), bytes.len(), 0);
-        for (number, line) in (0..).zip(bytes.split_inclusive(|byte| *byte == b'\n')) {
-            if number == from {
-                start = at;
-            }
-            if number == to {
-                end = at;
-                break;
-            }
-            at += line.len();
+/// The bytes of the lines from `from` to before `to`, counted from 0.
+fn lines_of(bytes: &[u8], from: u64, to: u64) -> &[u8] {
+    let (mut start, mut end, mut at) = (bytes.len(), bytes.len(), 0);
+    for (number, line) in (0..).zip(bytes.split_inclusive(|byte| *byte == b'\n')) {
+        if number == from {
+            start = at;
         }
-        bytes.get(start..end).unwrap_or_default()
+        if number == to {
+            end = at;
+            break;
+        }
+        at += line.len();
     }
+    bytes.get(start..end).unwrap_or_default()
 }

@@ -34,18 +34,29 @@ impl Worktree {
     /// Removes what unfinished changes left in the folder of `path`, and says how many that were. Folders that hold more
     /// than empty folders stay. For recovery, when no call of the episode runs and the disk has been looked at.
     pub fn sweep(&self, path: &str) -> Result<usize, Fault> {
+        self.sweep_if(path, |_| true)
+    }
+
+    /// The same where the disk left a doubt: files with other content than these stay, for they may be the only copy of
+    /// what somebody wrote.
+    pub fn sweep_known(&self, path: &str, known: &[Option<Hash>]) -> Result<usize, Fault> {
+        self.sweep_if(path, |hash| hash.is_some() && known.contains(&hash))
+    }
+
+    fn sweep_if(&self, path: &str, may: impl Fn(Option<Hash>) -> bool) -> Result<usize, Fault> {
         let (dir, names) = self.temporaries(path)?;
         let mut swept = 0;
         for (name, kind) in &names {
-            if *kind == FileType::Directory {
-                if is_bare(&dir, name, 0).unwrap_or(false) && remove_bare(&dir, name).is_ok() {
-                    swept += 1;
-                }
-                continue;
-            }
-            unlinkat(&dir, name, AtFlags::empty())
-                .map_err(|errno| Fault::os("unlinkat", path, errno))?;
-            swept += 1;
+            let gone = if *kind == FileType::Directory {
+                is_bare(&dir, name, 0).unwrap_or(false) && remove_bare(&dir, name).is_ok()
+            } else if may(hash_of(&dir, name)) {
+                unlinkat(&dir, name, AtFlags::empty())
+                    .map_err(|errno| Fault::os("unlinkat", path, errno))?;
+                true
+            } else {
+                false
+            };
+            swept += usize::from(gone);
         }
         if swept > 0 {
             fsync(&dir).map_err(|errno| Fault::os("fsync", path, errno))?;

@@ -160,7 +160,12 @@ impl Worktree {
             };
         }
         let temporary = policy::temporary(unique);
-        match self.rename_new(&dir, name, &dir, &temporary) {
+        // Nothing else has that name, so a rename that could replace does the same where there is no other.
+        let aside = match renameat_with(&dir, name, &dir, &temporary, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS) => renameat(&dir, name, &dir, &temporary),
+            other => other,
+        };
+        match aside {
             Ok(()) => {}
             Err(Errno::NOENT) => return Ok(Effected::Stale { now: None }),
             Err(errno) => return Err(Fault::os("renameat2", path, errno)),

@@ -121,7 +121,7 @@ impl Service {
         );
         let (submission, record) = self.close(&open, verdict, evidence, by);
         self.inner.ledger.commit_blocking(submission)?;
-        self.sweep(&open);
+        self.sweep(&open, verdict);
         Ok(Some((verdict, record)))
     }
 
@@ -151,12 +151,16 @@ impl Service {
 
     /// Removes what a handler that died left beside its files. After the verdict, which it was evidence for; left here, it
     /// would raise a doubt about the next write that is cut off.
-    fn sweep(&self, open: &Open) {
+    fn sweep(&self, open: &Open, verdict: Verdict) {
         let Ok(tree) = Worktree::open(&self.inner.workspace.join(open.of.episode.as_str())) else {
             return;
         };
         for file in &open.files {
-            if let Err(error) = tree.sweep(&file.path) {
+            let swept = match verdict {
+                Verdict::InDoubt => tree.sweep_known(&file.path, &[file.first, file.second]),
+                _ => tree.sweep(&file.path),
+            };
+            if let Err(error) = swept {
                 tracing::warn!(%error, "a temporary file could not be removed");
             }
         }

@@ -335,6 +335,10 @@ fn dying_with_a_strangers_file_taken_away_is_in_doubt() {
     world.put(TEMPORARY, b"theirs", 0o644);
     fs::remove_file(world.at("f")).unwrap();
     assert_eq!(settle(&tree, &evidence), Evidence::Other);
+    // It is the only copy of what they wrote.
+    assert_eq!(tree.sweep_known("f", &[Some(sha256(b"one")), None]), Ok(0));
+    assert_eq!(world.get(TEMPORARY), b"theirs");
+    assert_eq!(tree.sweep_known("f", &[Some(sha256(b"theirs")), None]), Ok(1));
 
     let world = World::new();
     let tree = world.open();
