@@ -90,6 +90,10 @@ pub const WIND_UP_MS_MAX: u64 = 6_000;
 pub const CALLS_WAITING_MAX: usize = 128;
 /// Entries looked through for the content that a session last saw of a file, when a write is refused because it moved on.
 pub const SEEN_SEARCH_MAX: u64 = 1_000;
+/// Entries looked through for the last change of a file: three reads each, some 10 microseconds: a third of a second.
+pub const FILES_SEARCH_MAX: u64 = 10_000;
+/// Live streams at once. Each wakes for every head: at 1,000 heads a second 64 of them take a fraction of one core.
+pub const STREAMS_MAX: usize = 64;
 /// Entries looked through for calls that wait for approval, and tokens of previews remembered for the same purpose.
 pub const APPROVALS_SEARCH_MAX: u64 = 1_000;
 /// Bytes of outputs on one page of a session's calls: the page ends with the first output that reaches it, so that any

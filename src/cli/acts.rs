@@ -4,12 +4,13 @@
 //! {"verb":"approvals"}                                     -> {"waiting":[{"args","at","episode","invocation","session","token","tool"}…]}
 //! {"verb":"approve","token","session"?,"verdict","ttl"}    -> {"session"}
 //! {"verb":"freeze","episode"?,"frozen","now"}              -> {"frozen"}
+//! {"verb":"unresolved","from","limit"}                     -> {"items":[…]}
 //! {"verb":"undo","entry"}                                  -> {"entry","invocation","paths"}
 //! {"verb":"resolve","invocation","landed"}                 -> {"record"}
 //! ```
 
 use super::Failure;
-use super::request::{number, text};
+use super::request::{ENTRIES_MAX, number, text};
 use crate::canon::{Value, object};
 use crate::event::{ApprovalVerdict, B16};
 use crate::service::{Service, Waiting};
@@ -20,6 +21,7 @@ pub(super) fn perform(service: &Service, request: &Value) -> Option<Result<Value
         "approvals" => approvals(service),
         "approve" => approve(service, request),
         "freeze" => freeze(service, request),
+        "unresolved" => unresolved(service, request),
         "undo" => undo(service, request),
         "resolve" => resolve(service, request),
         _ => return None,
@@ -66,6 +68,12 @@ fn freeze(service: &Service, request: &Value) -> Result<Value, Failure> {
     let episode = request.get("episode").and_then(Value::as_str);
     service.freeze(episode, flag("frozen"), flag("now")).map_err(Failure::usage)?;
     Ok(object([("frozen", flag("frozen").into())]))
+}
+
+fn unresolved(service: &Service, request: &Value) -> Result<Value, Failure> {
+    let limit = usize::try_from(number(request, "limit")?.min(ENTRIES_MAX)).unwrap_or(0);
+    let items = service.unresolved(None, number(request, "from")?, limit);
+    Ok(object([("items", Value::Array(items.map_err(Failure::damaged)?))]))
 }
 
 fn undo(service: &Service, request: &Value) -> Result<Value, Failure> {

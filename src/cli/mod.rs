@@ -40,6 +40,7 @@ mod session;
 mod tend;
 mod token;
 mod undo;
+mod unresolved;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -80,6 +81,8 @@ enum Verb {
     Thaw(freeze::Args),
     /// Take back what a call did to files.
     Undo(undo::Args),
+    /// List effects that are in doubt.
+    Unresolved(unresolved::Args),
     /// Settle an effect that is in doubt.
     Resolve(resolve::Args),
     /// List committed calls.
@@ -170,6 +173,7 @@ fn run(verb: Verb, out: &mut Out) -> Done {
         Verb::Decline(args) => approve::run(&args, "decline", out),
         Verb::Freeze(args) => freeze::run(&args, true, out),
         Verb::Thaw(args) => freeze::run(&args, false, out),
+        Verb::Unresolved(args) => unresolved::run(&args, out),
         Verb::Undo(args) => undo::run(&args, out),
         Verb::Resolve(args) => resolve::run(&args, out),
         Verb::Log(args) => log::run(&args, out),

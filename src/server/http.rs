@@ -420,6 +420,11 @@ pub(super) fn error(
     Refusal { status, class, message: message.into(), header: None }
 }
 
+/// A refusal with one more header.
+pub(super) fn also(refusal: Refusal, name: HeaderName, value: &'static str) -> Refusal {
+    Refusal { header: Some((name, value)), ..refusal }
+}
+
 /// 400, naming the field.
 pub(super) fn bad_request(message: impl Into<String>) -> Refusal {
     error(StatusCode::BAD_REQUEST, "BadRequest", message)

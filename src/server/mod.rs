@@ -21,6 +21,7 @@ mod mcp;
 mod provenance;
 mod rpc;
 
+use crate::limits::STREAMS_MAX;
 use crate::service::Service;
 use http::{Gate, Response};
 use hyper::Request;
@@ -75,6 +76,10 @@ struct Rim {
     service: Service,
     gate: Gate,
     config: Config,
+    /// Places for live streams.
+    streams: Arc<Semaphore>,
+    /// Changes when the server is to stop: what has no end of its own ends then.
+    stopped: watch::Receiver<()>,
 }
 
 impl Rim {
@@ -95,7 +100,7 @@ impl Rim {
             "/mcp" | "/mcp/" => mcp::answer(self, head, body).await,
             "/a2a" | "/a2a/" => a2a::answer(self, head, body).await,
             _ if a2a::has_card(path) => a2a::card(self, head),
-            _ if provenance::has(path) => provenance::answer(&self.service, head).await,
+            _ if provenance::has(path) => provenance::answer(self, head).await,
             // Also what a client asks for after a 401: there is no OAuth here, and it has to notice.
             _ => http::not_found("there is nothing at this path").into(),
         }
@@ -115,9 +120,10 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
     let gate = Gate::new(listener.local_addr()?.port(), &config.hosts);
-    let rim = Arc::new(Rim { service, gate, config });
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let (stop, stopped) = watch::channel(());
+    let streams = Arc::new(Semaphore::new(STREAMS_MAX));
+    let rim = Arc::new(Rim { service, gate, config, streams, stopped: stopped.clone() });
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     let mut pause = ACCEPT_PAUSE;

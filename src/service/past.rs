@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, ReceiptView, problem, token_of};
 use super::call::{Call, CallError};
-use super::{Caller, Service};
+use super::{Caller, Receipt, Service};
 use crate::canon::{Value, parse};
 use crate::event::blind::EpisodeKey;
 use crate::event::{B16, Body, Commit, EpisodeName, Event, Front, Outcome, Plan, Verdict, hex};
@@ -58,6 +58,30 @@ impl Service {
             Some(row) => self.past_of(caller, &row),
             None => Ok(Past::None),
         }
+    }
+
+    /// The receipt of the session's own call with this client id, and its invocation.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn receipt_by_id(
+        &self,
+        caller: &Caller,
+        front: Front,
+        id: &str,
+    ) -> Result<(Receipt, Option<String>), StoreError> {
+        Ok(match self.claimed(caller, front, id)? {
+            Past::None => (Receipt::NotStarted, None),
+            Past::Open { invocation } => (Receipt::Open, Some(invocation)),
+            Past::Committed { answer, .. } => {
+                let invocation = answer.receipt.invocation.clone();
+                (Receipt::Committed(answer.receipt), Some(invocation))
+            }
+            Past::Closed { invocation, .. } => match B16::from_hex(&invocation) {
+                Some(inv) => (self.receipt(Some(caller), &inv)?, Some(invocation)),
+                None => (Receipt::NotStarted, None),
+            },
+        })
     }
 
     /// What became of an invocation of the session's own.

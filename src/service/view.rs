@@ -321,6 +321,6 @@ impl Service {
     }
 }
 
-fn may_see(caller: &Caller, episode: Option<&EpisodeName>) -> bool {
+pub(super) fn may_see(caller: &Caller, episode: Option<&EpisodeName>) -> bool {
     caller.role == Role::Auditor || caller.episode.as_ref() == episode
 }

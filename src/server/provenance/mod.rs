@@ -3,20 +3,24 @@
 //! ```text
 //! GET /v1/health          GET /v1/log?from=&limit=     GET /v1/events?from=&limit=   GET /checkpoint
 //! GET /v1/head            GET /v1/log/N                GET /v1/events/N              GET /tile/L/N[.p/W]
-//! GET /v1/receipts/HEX32  GET /v1/proof/LEAF.tlog-proof  GET /v1/objects/sha256:HEX64  GET /tile/entries/N[.p/W]
+//! GET /v1/receipts/ID     GET /v1/proof/LEAF.tlog-proof  GET /v1/objects/sha256:HEX64  GET /tile/entries/N[.p/W]
+//! GET /v1/episodes/NAME   GET /v1/unresolved             GET /v1/stream
 //! ```
 //!
 //! Nothing here changes anything. Objects are for callers who may see them, and to anybody else every name is equally
 //! unknown; a plain reference is told only to those, because it would confirm a guess of what it names. HEAD is answered
 //! wherever GET is. How an event looks in JSON is in `event.rs`.
 
+mod episodes;
 mod event;
+mod stream;
 
+use super::Rim;
 use super::http::{self, Accept, BYTES, Refusal, Response, TEXT};
 use crate::canon::{Value, object};
-use crate::event::{B16, B32, Fixed};
+use crate::event::{B16, B32, Fixed, Front};
 use crate::merkle::tile::TilePath;
-use crate::service::{Caller, ObjectError, Receipt, Service, StoreError};
+use crate::service::{Caller, ObjectError, Receipt, Service, StoreError, is_client_id};
 use base64ct::{Base64, Encoding};
 use hyper::StatusCode;
 use hyper::header;
@@ -33,7 +37,8 @@ pub(super) fn has(path: &str) -> bool {
 }
 
 /// Answers one request.
-pub(super) async fn answer(service: &Service, head: &Parts) -> Response {
+pub(super) async fn answer(rim: &Rim, head: &Parts) -> Response {
+    let service = &rim.service;
     let Some(route) = Route::of(head.uri.path()) else {
         return http::not_found("there is nothing at this path").into();
     };
@@ -52,6 +57,11 @@ pub(super) async fn answer(service: &Service, head: &Parts) -> Response {
         Route::Object(text) => object_of(service, head, text).await,
         Route::Proof(text) => proof(service, head, text).await,
         Route::Tile(text) => tile(service, head, text).await,
+        Route::Unresolved => episodes::unresolved(service, head).await,
+        Route::Episodes => episodes::list(service, head),
+        Route::Episode(name) => episodes::one(service, head, name),
+        Route::File(name, path) => episodes::file(service, head, (name, path)).await,
+        Route::Stream => stream::begin(rim, head),
     };
     answered.unwrap_or_else(Response::from)
 }
@@ -69,6 +79,11 @@ enum Route<'a> {
     Object(&'a str),
     Proof(&'a str),
     Tile(&'a str),
+    Unresolved,
+    Episodes,
+    Episode(&'a str),
+    File(&'a str, &'a str),
+    Stream,
 }
 
 impl<'a> Route<'a> {
@@ -89,6 +104,15 @@ impl<'a> Route<'a> {
             ("v1", "events", None) => Some(Self::Events),
             ("v1", "events", Some(seq)) => Some(Self::Event(seq)),
             ("v1", "objects", Some(name)) => Some(Self::Object(name)),
+            ("v1", "unresolved", None) => Some(Self::Unresolved),
+            ("v1", "stream", None) => Some(Self::Stream),
+            ("v1", "episodes", None) => Some(Self::Episodes),
+            ("v1", "episodes", Some(rest)) => match rest.split_once('/') {
+                None => Some(Self::Episode(rest)),
+                Some((name, rest)) => {
+                    rest.strip_prefix("files/").map(|path| Self::File(name, path))
+                }
+            },
             ("v1", "proof", Some(name)) => name.strip_suffix(".tlog-proof").map(Self::Proof),
             _ => None,
         }
@@ -156,17 +180,46 @@ async fn receipt(service: &Service, head: &Parts, text: &str) -> Result<Response
     let [proven] = http::query(head, ["proof"])?;
     let proven = http::flag("proof", proven)?;
     let caller = guest(service, head)?;
-    let inv = B16::from_hex(text).ok_or_else(|| {
-        http::bad_request("receipt id must be the 32 lowercase hexadecimal digits of an invocation")
-    })?;
-    let found = read(service, head, move |service| service.receipt(caller.as_ref(), &inv)).await?;
+    let found = match claim(text) {
+        Some((front, id)) => {
+            let caller = http::caller(service, &head.headers).map_err(http::unauthorized)?;
+            let id = id.to_owned();
+            let found =
+                read(service, head, move |service| service.receipt_by_id(&caller, front, &id));
+            let (receipt, invocation) = found.await?;
+            (receipt, invocation.unwrap_or_else(|| text.to_owned()))
+        }
+        None => {
+            let inv = B16::from_hex(text).ok_or_else(|| {
+                http::bad_request(
+                    "receipt id must be the 32 lowercase hexadecimal digits of an invocation, or a2a:, mcp: or surface: \
+                     and a client's own id",
+                )
+            })?;
+            let found = read(service, head, move |service| service.receipt(caller.as_ref(), &inv));
+            (found.await?, text.to_owned())
+        }
+    };
+    let (found, invocation) = found;
     if proven {
         return match found {
             Receipt::Committed(view) => proof_of(service, head, view.leaf).await,
             _ => Err(http::not_found("the invocation has no commit, so there is nothing to prove")),
         };
     }
-    Ok(http::json(&receipt_value(text, found)))
+    Ok(http::json(&receipt_value(&invocation, found)))
+}
+
+/// A client's own id with its front; of the caller's session.
+fn claim(text: &str) -> Option<(Front, &str)> {
+    let (front, id) = text.split_once(':')?;
+    let front = match front {
+        "a2a" => Front::A2a,
+        "mcp" => Front::Mcp,
+        "surface" => Front::Surface,
+        _ => return None,
+    };
+    is_client_id(id).then_some((front, id))
 }
 
 fn receipt_value(invocation: &str, receipt: Receipt) -> Value {
