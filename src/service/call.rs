@@ -65,6 +65,9 @@ impl Phase {
     }
 }
 
+/// Is told each phase as it is reached, on the call's own task: it must not wait.
+pub type Progress = Box<dyn Fn(Phase) + Send + Sync>;
+
 /// Why there is no committed answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
@@ -80,6 +83,9 @@ pub enum CallError {
     /// The client id belongs to another tool or other arguments.
     #[error("this id was used for another call")]
     ClaimTaken,
+    /// The session holds as many client ids as it may.
+    #[error("the session holds as many ids of calls as it may")]
+    ClaimsFull,
     /// No effect ran. With [`Refused::Unknown`] a refusal by the plan may turn out to be committed.
     #[error("not committed, and no effect ran: {0}")]
     NotCommitted(Refused),
@@ -184,6 +190,10 @@ impl CallError {
             Self::ClaimTaken => {
                 nothing_ran("admission", ": the id belongs to another call of this session; take a new one")
             }
+            Self::ClaimsFull => nothing_ran(
+                "admission",
+                ": the session holds as many ids of calls as it may; have your operator begin another one",
+            ),
             Self::Closed(reason) => nothing_ran("admission", &format!(": {reason}")),
             Self::Crowded => {
                 nothing_ran("admission", ": too many calls of the episode wait; send it again in a second")

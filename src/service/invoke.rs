@@ -10,7 +10,7 @@
 //! disk shows.
 
 use super::answer::Answer;
-use super::call::{Call, CallError, Phase};
+use super::call::{Call, CallError, Progress};
 use super::invocation::Invocation;
 use super::run::{Rest, Run};
 use super::{Caller, Service, Slot};
@@ -19,11 +19,11 @@ use crate::event::{B16, B32, EpisodeName, Fixed};
 use crate::ledger::{NewObject, Refused};
 use crate::limits::{CALLS_WAITING_MAX, INVOCATION_MS_MAX};
 use crate::merkle::hash::sha256;
+use crate::state::{CLAIMS_MAX, State};
 use crate::transitions::Transition;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::Instant;
 
@@ -73,7 +73,7 @@ impl Service {
         &self,
         caller: &Caller,
         call: Call,
-        progress: Option<UnboundedSender<Phase>>,
+        progress: Option<Progress>,
     ) -> Result<Answer, CallError> {
         let admitted = self.admit(caller, &call)?;
         if let Some(settled) = self.settled_claim(caller, &call, &admitted)? {
@@ -115,7 +115,7 @@ impl Service {
         call: Call,
         admitted: Admitted,
         inv: B16,
-        (deadline, progress): (Instant, Option<UnboundedSender<Phase>>),
+        (deadline, progress): (Instant, Option<Progress>),
         turn: &Turn,
     ) -> (Result<Answer, CallError>, Option<Rest>) {
         if let Err(refused) = self.recover_episode(&admitted.episode).await {
@@ -207,8 +207,12 @@ impl Service {
         admitted: &Admitted,
     ) -> Result<Option<Result<Answer, CallError>>, CallError> {
         let Some(claim) = admitted.claim else { return Ok(None) };
-        let claims = |state: &crate::state::State| state.claims.get(&(caller.id, claim)).cloned();
-        let Some(row) = self.inner.ledger.with_state(claims) else { return Ok(None) };
+        let claims = |state: &State| state.claims.get(&(caller.id, claim)).cloned();
+        let Some(row) = self.inner.ledger.with_state(claims) else {
+            let held = |state: &State| state.sessions.get(&caller.id).map_or(0, |row| row.claims);
+            let full = self.inner.ledger.with_state(held) >= CLAIMS_MAX;
+            return if full { Err(CallError::ClaimsFull) } else { Ok(None) };
+        };
         let unread = |error: crate::store::StoreError| {
             CallError::NotCommitted(Refused::NotCommitted(error.to_string()))
         };

@@ -31,7 +31,7 @@ mod view;
 pub use admin::{AdminError, GrantSpec, NewSession, SessionChange, SessionView};
 pub use answer::{Answer, ReceiptView};
 pub use approve::Waiting;
-pub use call::{Call, CallError, Fate, Phase, is_client_id};
+pub use call::{Call, CallError, Fate, Phase, Progress, is_client_id};
 pub use listing::{CallsPage, CallsWanted, How};
 pub use look::{Preview, PreviewDecision};
 pub use past::Past;

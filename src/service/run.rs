@@ -7,7 +7,7 @@
 //! ```
 
 use super::answer::{Answer, effect_value, problem};
-use super::call::{Call, CallError, Phase};
+use super::call::{Call, CallError, Phase, Progress};
 use super::invocation::{Account, Ended, Invocation, Leave, Planned};
 use super::look::{Look, Seen};
 use super::{Service, Slot};
@@ -20,7 +20,6 @@ use crate::transitions::{ParsedPlan, Transition, check_finish, check_laws};
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, timeout};
 
 /// How often a decision is made again because the log moved on. Only an operator's act or the clock can cause one.
@@ -35,7 +34,7 @@ pub(super) struct Run {
     pub(super) call: Call,
     pub(super) session: B16,
     pub(super) transition: &'static dyn Transition,
-    pub(super) progress: Option<UnboundedSender<Phase>>,
+    pub(super) progress: Option<Progress>,
 }
 
 impl Run {
@@ -54,8 +53,7 @@ impl Run {
 
     pub(super) fn reached(&self, phase: Phase) {
         if let Some(progress) = &self.progress {
-            // Nobody may be listening any more.
-            let _ = progress.send(phase);
+            progress(phase);
         }
     }
 
@@ -63,7 +61,7 @@ impl Run {
         mut self,
         deadline: Instant,
         slot: &Slot,
-        progress: Option<UnboundedSender<Phase>>,
+        progress: Option<Progress>,
     ) -> (Result<Answer, CallError>, Option<Rest>) {
         self.progress = progress;
         let parsed = match self.plan().await {

@@ -8,13 +8,18 @@ use tokio::net::TcpStream;
 use worldlog::canon::{self, Value};
 use worldlog::transitions::{Demand, Transition, find};
 
+mod rust_client;
+
 /// `ailang-read` whose plan waits for the test.
-struct Slow;
+struct Slow(Mutex<()>);
 
-static HOLD: Mutex<()> = Mutex::new(());
+/// One a test: they run side by side.
+static SLOW: [Slow; 2] = [Slow(Mutex::new(())), Slow(Mutex::new(()))];
 
-fn hold() -> MutexGuard<'static, ()> {
-    HOLD.lock().unwrap_or_else(PoisonError::into_inner)
+impl Slow {
+    fn hold(&self) -> MutexGuard<'_, ()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Transition for Slow {
@@ -40,20 +45,20 @@ impl Transition for Slow {
         find("ailang-read").expect("a tool").input_schema()
     }
     fn plan(&self, args: &Value) -> Value {
-        drop(hold());
+        drop(self.hold());
         find("ailang-read").expect("a tool").plan(args)
     }
 }
 
 /// The events of a call of the slow tool, which is let go after more than a heartbeat; and the answer's media type.
-fn events(accept: &str, meta: &str, held: bool) -> (String, Vec<Value>) {
-    let world = World::with_tools(&[&Slow]);
+fn events(slow: &'static Slow, accept: &str, meta: &str, held: bool) -> (String, Vec<Value>) {
+    let world = World::with_tools(&[slow]);
     let token = world.agent("ep1", 10);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("it").block_on(async {
         let running = world.serve().await;
-        let guard = held.then(hold);
+        let guard = held.then(|| slow.hold());
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":"c-1","method":"tools/call","params":{{"name":"test-slow","arguments":{{"path":"hello.ail"}},"_meta":{meta}}}}}"#
         );
@@ -95,7 +100,7 @@ fn progress(event: &Value) -> Option<(u64, String)> {
 #[test]
 fn a_long_call_tells_how_far_it_is_when_asked() {
     let (media, events) =
-        events("application/json, text/event-stream", r#"{"progressToken":"t-1"}"#, true);
+        events(&SLOW[0], "application/json, text/event-stream", r#"{"progressToken":"t-1"}"#, true);
     assert_eq!(media, "text/event-stream");
     let (last, news) = events.split_last().expect("events");
     assert_eq!(last.get("id").and_then(Value::as_str), Some("c-1"));
@@ -116,10 +121,10 @@ fn a_long_call_tells_how_far_it_is_when_asked() {
 #[test]
 fn a_quick_call_and_one_that_did_not_ask_have_one_answer() {
     let both = "application/json, text/event-stream";
-    let (media, told) = events(both, r#"{"progressToken":7}"#, false);
+    let (media, told) = events(&SLOW[1], both, r#"{"progressToken":7}"#, false);
     assert_eq!((media.as_str(), told.len()), ("text/event-stream", 1));
-    let (_, told) = events(both, "{}", true);
+    let (_, told) = events(&SLOW[1], both, "{}", true);
     assert_eq!(told.len(), 1);
-    let (media, told) = events("application/json", r#"{"progressToken":7}"#, true);
+    let (media, told) = events(&SLOW[1], "application/json", r#"{"progressToken":7}"#, true);
     assert_eq!((media.as_str(), told.len()), ("application/json", 1));
 }

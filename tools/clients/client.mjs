@@ -1,4 +1,4 @@
-// One official TypeScript client against a server: `client.mjs sdk|client work|denial`. Run by `check`.
+// One official TypeScript client against a server: `client.mjs sdk|client|auto work|denial|failure`. Run by `check`.
 import assert from 'node:assert/strict';
 
 const [, , flavour, phase] = process.argv;
@@ -14,8 +14,9 @@ async function connect() {
     return client;
   }
   const { Client, StreamableHTTPClientTransport } = await import('@modelcontextprotocol/client');
-  // `auto` asks in the newest revision first and has to find its way back from the server's answer.
-  const client = new Client({ name: 'check', version: '1' }, { versionNegotiation: { mode: 'auto' } });
+  // `auto` speaks the newest revision; without it the client opens with the handshake of the older ones.
+  const newest = flavour === 'auto' ? { versionNegotiation: { mode: 'auto' } } : {};
+  const client = new Client({ name: 'check', version: '1' }, newest);
   await client.connect(new StreamableHTTPClientTransport(new URL(url), options));
   return client;
 }
@@ -67,6 +68,17 @@ async function denial() {
   assert.fail('no denial within 2000 reads: give the session a smaller budget');
 }
 
-await { work, denial }[phase]();
+async function failure() {
+  const call = client.callTool({ name: 'ailang-write', arguments: { path: 'never.txt', content: 'x' } });
+  await assert.rejects(call, (error) => {
+    assert.equal(error.code, -32603, String(error));
+    assert.match(error.message, /host callback failed/);
+    assert.equal(error.data.phase, 'intent');
+    assert.equal(error.data.safe_to_repeat, true);
+    return true;
+  });
+}
+
+await { work, denial, failure }[phase]();
 await client.close();
 console.log(`ok ${flavour} ${phase}`);

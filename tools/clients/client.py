@@ -1,4 +1,4 @@
-"""The official Python client against a server: `client.py work|denial`. Run by `check`."""
+"""The official Python client against a server: `client.py work|denial|failure`. Run by `check`."""
 
 import asyncio
 import json
@@ -58,11 +58,22 @@ async def denial(client):
     raise AssertionError("no denial within 2000 reads: give the session a smaller budget")
 
 
+async def failure(client):
+    try:
+        await client.call_tool("ailang-write", {"path": "never.txt", "content": "x"})
+    except Exception as error:  # noqa: BLE001, the class differs between releases
+        error = getattr(error, "error", error)
+        assert "host callback failed" in str(getattr(error, "message", error)), repr(error)
+        assert getattr(error, "code", -32603) == -32603, repr(error)
+        return
+    raise AssertionError("the call was answered")
+
+
 async def main(phase):
     async with create_mcp_http_client(headers=HEADERS) as http:
-        # It asks in the newest revision first and has to find its way back from the server's answer.
+        # It asks in the newest revision.
         async with Client(streamable_http_client(URL, http_client=http)) as client:
-            await {"work": work, "denial": denial}[phase](client)
+            await {"work": work, "denial": denial, "failure": failure}[phase](client)
     print(f"ok python {phase}")
 
 

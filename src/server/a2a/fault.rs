@@ -299,7 +299,7 @@ fn sentence_of(error: &CallError) -> (i32, &'static str, String) {
         CallError::Transition(_) => {
             (INTERNAL_ERROR, "TRANSITION_FAILED", "transition execution failed")
         }
-        CallError::Closed(_) | CallError::Crowded => (
+        CallError::Closed(_) | CallError::Crowded | CallError::ClaimsFull => (
             INTERNAL_ERROR,
             "NOT_AVAILABLE",
             "transition invocation is not available in this daemon",
@@ -364,6 +364,11 @@ mod tests {
                 "transition invocation is not available in this daemon",
             ),
             (CallError::Crowded, -32603, "transition invocation is not available in this daemon"),
+            (
+                CallError::ClaimsFull,
+                -32603,
+                "transition invocation is not available in this daemon",
+            ),
         ]
     }
 

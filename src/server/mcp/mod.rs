@@ -20,7 +20,7 @@ use super::Rim;
 use super::http::{self, Accept, BodyFault, JSON, Response, TEXT};
 use super::rpc::{self, Failure, Members, Message, Sent};
 use crate::canon::{Value, object};
-use crate::service::{Caller, Service, Unauthenticated};
+use crate::service::{Caller, Progress, Service, Unauthenticated};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
@@ -257,6 +257,10 @@ impl Turn<'_> {
                 .map_err(|failure| failure.render(Some(id))),
             Some(token) => {
                 let (tell, phases) = mpsc::unbounded_channel();
+                let tell: Progress = Box::new(move |phase| {
+                    // Nobody may be listening any more.
+                    let _ = tell.send(phase);
+                });
                 let own = id.to_owned();
                 let calling: progress::Calling = Box::pin(async move {
                     let done = tools::run(service, caller, asked, modern, Some(tell)).await;

@@ -13,8 +13,7 @@ use super::super::rpc::{Failure, INTERNAL_ERROR, INVALID_PARAMS, Members, is_id,
 use super::{Success, modern};
 use crate::canon::{self, Value, object};
 use crate::event::Front;
-use crate::service::{Call, CallError, Caller, Phase, Preview, Service, is_client_id};
-use tokio::sync::mpsc::UnboundedSender;
+use crate::service::{Call, CallError, Caller, Preview, Progress, Service, is_client_id};
 
 /// The member of `_meta` that makes a call repeatable.
 const KEY: &str = "worldlog/idempotency-key";
@@ -116,7 +115,7 @@ pub(super) async fn run(
     caller: Caller,
     asked: Asked,
     modern: bool,
-    progress: Option<UnboundedSender<Phase>>,
+    progress: Option<Progress>,
 ) -> Result<Success, Failure> {
     if asked.preview {
         let preview = service.preview(&caller, asked.call).await.map_err(|e| failure(&e))?;
