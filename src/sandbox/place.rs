@@ -218,7 +218,8 @@ impl<'a> Walk<'a> {
     }
 
     fn enter(&mut self, name: String) -> Result<bool, Fault> {
-        if self.entered.len() >= PATH_DEPTH_MAX {
+        // The last one is no folder above something: it becomes the name.
+        if self.entered.len() >= PATH_DEPTH_MAX + usize::from(self.is_last()) {
             return Err(Fault::DeepPath);
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | FOLDER;

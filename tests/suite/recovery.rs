@@ -11,16 +11,25 @@ use worldlog::store::layout;
 use worldlog::store::memory::Fault;
 use worldlog::verify::Trust;
 
-/// A tool, its arguments, and `a.txt` after it (`None`: as before).
-type Step = (&'static str, &'static str, Option<&'static str>);
+/// A tool, its arguments, and `a.txt` after it (`None`: as before; `Some(None)`: absent).
+type Step = (&'static str, &'static str, Option<Option<&'static str>>);
 
 const STEPS: &[Step] = &[
-    ("ailang-write", r#"{"path":"a.txt","content":"one"}"#, Some("one")),
-    ("ailang-write", r#"{"path":"a.txt","content":"two"}"#, Some("two")),
-    ("ailang-edit", r#"{"path":"a.txt","old_text":"w","new_text":"ww"}"#, Some("twwo")),
+    ("ailang-write", r#"{"path":"a.txt","content":"one"}"#, Some(Some("one"))),
+    ("ailang-write", r#"{"path":"a.txt","content":"two"}"#, Some(Some("two"))),
+    ("ailang-edit", r#"{"path":"a.txt","old_text":"w","new_text":"ww"}"#, Some(Some("twwo"))),
     ("ailang-read", r#"{"path":"a.txt"}"#, None),
     ("ailang-read", r#"{"path":"a.txt","limit":3}"#, None),
     ("ailang-write", r#"{"path":".git/x","content":"no"}"#, None),
+    ("workspace-mkdir", r#"{"path":"d/e"}"#, None),
+    ("workspace-move", r#"{"from":"a.txt","to":"d/e/b.txt"}"#, Some(None)),
+    ("workspace-move", r#"{"from":"d/e","to":"f"}"#, None),
+    ("workspace-list", r#"{"path":"f"}"#, None),
+    ("workspace-search", r#"{"pattern":"w"}"#, None),
+    ("workspace-read", r#"{"path":"f/b.txt","limit":1}"#, None),
+    ("workspace-move", r#"{"from":"f/b.txt","to":"a.txt"}"#, Some(Some("twwo"))),
+    ("workspace-remove", r#"{"path":"a.txt"}"#, Some(None)),
+    ("workspace-remove", r#"{"path":"f"}"#, None),
 ];
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -71,7 +80,7 @@ fn every_sync_of_every_call_may_fail() {
     }
     let syncs = world.store.syncs() - before;
     // Two for each call with an effect, one for the plan's refusal.
-    assert_eq!(syncs, 11);
+    assert_eq!(syncs, 29);
     check(&world);
 
     for sync in 1..=syncs {
@@ -93,7 +102,7 @@ fn one_fault(sync: u64, fault: Fault) {
         match call(&world, &token, step) {
             Ok(answer) => {
                 answers.push(answer);
-                now = step.2.or(now);
+                now = step.2.unwrap_or(now);
                 assert_eq!(content(&world).as_deref(), now, "{context}: an answer is true");
             }
             Err(error) => {
@@ -116,7 +125,7 @@ fn one_fault(sync: u64, fault: Fault) {
         // A commit that did not happen was tried again, or the decision was.
         return assert_eq!(fault, Fault::NotCommitted, "{context}");
     };
-    let landed = step.2.is_some() && disk.as_deref() == step.2;
+    let landed = step.2.is_some_and(|after| disk.as_deref() == after);
     assert!(landed || disk == stood, "{context}: wholly old or wholly new: {disk:?}");
     if let CallError::NotCommitted(_) = error {
         assert_eq!(disk, stood, "{context}: it said that nothing ran");

@@ -6,7 +6,7 @@
 //!  "truncated_by":null,"unreadable":0}
 //! ```
 //!
-//! A file with a NUL byte is binary. Lines are bytes: what of them is not UTF-8 is shown as U+FFFD, and said.
+//! A file with a NUL byte is binary; one with a very long line is too large, for an expression is not stopped within a line. Lines are bytes: what of them is not UTF-8 is shown as U+FFFD, and said.
 
 mod lines;
 
@@ -17,7 +17,7 @@ use super::{Call, DEADLINE, Done, OpError, Prepared, Work, failed};
 use crate::canon::Value;
 use crate::limits::{
     PATTERN_BYTES_MAX, PATTERN_COMPILED_BYTES_MAX, SEARCH_BYTES_MAX, SEARCH_CONTEXT_LINES_MAX,
-    SEARCH_MATCHES_MAX, WALK_NAMES_MAX,
+    SEARCH_LINE_READ_BYTES_MAX, SEARCH_MATCHES_MAX, WALK_NAMES_MAX,
 };
 use crate::sandbox::{Fault, Glob, Kind, Met, Scope};
 use lines::{Cut, Matches};
@@ -182,6 +182,11 @@ fn in_file(
     }
     if found.bytes.contains(&0) {
         files.binary += 1;
+        return None;
+    }
+    let mut lines = found.bytes.split(|byte| *byte == b'\n');
+    if lines.any(|line| line.len() > SEARCH_LINE_READ_BYTES_MAX) {
+        files.too_large += 1;
         return None;
     }
     files.searched += 1;

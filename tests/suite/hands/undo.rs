@@ -258,3 +258,21 @@ fn folders_have_a_content_of_their_own() {
     let seen = perform(&tree, handlers::prepare(&tree, &remove("m/f"))).seen;
     assert_eq!(seen.len(), 0);
 }
+
+#[test]
+fn folders_as_deep_as_a_path_may_be_come_and_go() {
+    for means in MEANS {
+        let world = World::new();
+        let tree = world.tree(means);
+        let before = world.picture();
+        let mut kept = Kept::default();
+        let path = format!("{}x", "d/".repeat(256));
+        let evidence = kept.change(&tree, handlers::prepare(&tree, &mkdir(&path)));
+        assert_eq!(evidence.get("files").unwrap().as_array().unwrap().len(), 257);
+        let undo = kept.undo(&tree, &evidence).unwrap();
+        kept.change(&tree, undo);
+        assert_eq!(world.picture(), before, "{means:?}");
+        let deeper = handlers::prepare(&tree, &mkdir(&format!("d/{path}")));
+        assert!(deeper.refused().unwrap().ends_with("path is nested deeper than 256 folders"));
+    }
+}

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use worldlog::canon::Value;
 use worldlog::handlers::{self, DEADLINE, Done, Effect, Gate, Status};
-use worldlog::limits::{FILE_BYTES_MAX, WALK_OUTPUT_BYTES_MAX};
+use worldlog::limits::{FILE_BYTES_MAX, SEARCH_LINE_READ_BYTES_MAX, WALK_OUTPUT_BYTES_MAX};
 use worldlog::sandbox::{Glob, Scope, Worktree};
 
 use super::{MEANS, World, context, json, op, permit, run, text};
@@ -146,19 +146,21 @@ fn a_walk_goes_as_deep_as_a_path_may() {
 fn files_beyond_the_limits_are_counted() {
     let world = World::new();
     let tree = world.open();
-    let mut most = vec![b'a'; FILE_BYTES_MAX - 1];
+    let mut most = vec![b'a'; SEARCH_LINE_READ_BYTES_MAX - 1];
     most.push(b'x');
     world.put("f", &most, 0o644);
-    world.put("g", &vec![b'x'; FILE_BYTES_MAX + 1], 0o644);
+    world.put("g", &vec![b'\n'; FILE_BYTES_MAX + 1], 0o644);
     let done = run(&tree, &search(r#"{"op":"search","pattern":"x"}"#));
     let found = items(&done, "matches");
-    assert_eq!(found.len(), 1, "one line of 8 MiB");
+    assert_eq!(found.len(), 1, "one long line");
     assert_eq!(found[0].get("cut").unwrap(), &Value::from(true));
     assert_eq!(found[0].get("text").unwrap().as_str().unwrap(), format!("{}x", "a".repeat(499)));
-    assert_eq!(
-        (field(&done, "searched"), field(&done, "too_large")),
-        ("1".to_owned(), "1".to_owned())
-    );
+    let counts = |done: &Done| (field(done, "searched"), field(done, "too_large"));
+    assert_eq!(counts(&done), ("1".to_owned(), "1".to_owned()));
+    most.push(b'x');
+    world.put("f", &most, 0o644);
+    let done = run(&tree, &search(r#"{"op":"search","pattern":"x"}"#));
+    assert_eq!(counts(&done), ("0".to_owned(), "2".to_owned()), "a longer one");
     let listed = run(&tree, &op("list", &[]));
     assert!(text(&listed.output).contains(r#""path":"g","size":8388609"#));
 }
@@ -187,9 +189,11 @@ fn nobody_waits_so_it_stops() {
 #[test]
 fn an_expression_that_is_hard_to_run_stops_too() {
     let world = World::new();
-    world.put("f", "a".repeat(1 << 20).as_bytes(), 0o644);
+    // Whole, this would take most of a minute.
+    let line: String = (0..2_000u32).map(|n| if n * n % 7 < 3 { 'a' } else { 'b' }).collect();
+    world.put("f", format!("{line}\n").repeat(3_000).as_bytes(), 0o644);
     let tree = world.open();
-    let effect = search(r#"{"op":"search","pattern":"(a?){60}(a?){60}(\\w{1,9}\\s){3}b$"}"#);
+    let effect = search(r#"{"op":"search","pattern":"a[ab]{900}[^ab]","path":"f"}"#);
     let done = run_until(&tree, &effect, 3);
     assert_eq!(done.status, Status::Failed(DEADLINE.to_owned()));
 }
