@@ -21,5 +21,6 @@ mod readme; // the tour of the README, executed
 mod recovery; // calls over real files on a store that fails: what a crash left open is settled
 mod state; // spec/state.md: lawfulness by table, the fold, undo, digest and snapshot
 mod store; // both stores against one contract, the layout on top of them, faults and damage: spec/store.md
+mod stream; // the live stream of entries: spec/provenance.md
 mod support; // a server in this process, a client that sends bytes as they are, readable exchanges
 mod surface; // spec/mcp.md, spec/provenance.md: the fronts over TCP, by fixtures/surface

@@ -179,28 +179,7 @@ async fn entry(service: &Service, head: &Parts, text: &str) -> Result<Response, 
 async fn receipt(service: &Service, head: &Parts, text: &str) -> Result<Response, Refusal> {
     let [proven] = http::query(head, ["proof"])?;
     let proven = http::flag("proof", proven)?;
-    let caller = guest(service, head)?;
-    let found = match claim(text) {
-        Some((front, id)) => {
-            let caller = http::caller(service, &head.headers).map_err(http::unauthorized)?;
-            let id = id.to_owned();
-            let found =
-                read(service, head, move |service| service.receipt_by_id(&caller, front, &id));
-            let (receipt, invocation) = found.await?;
-            (receipt, invocation.unwrap_or_else(|| text.to_owned()))
-        }
-        None => {
-            let inv = B16::from_hex(text).ok_or_else(|| {
-                http::bad_request(
-                    "receipt id must be the 32 lowercase hexadecimal digits of an invocation, or a2a:, mcp: or surface: \
-                     and a client's own id",
-                )
-            })?;
-            let found = read(service, head, move |service| service.receipt(caller.as_ref(), &inv));
-            (found.await?, text.to_owned())
-        }
-    };
-    let (found, invocation) = found;
+    let (found, invocation) = find(service, head, text).await?;
     if proven {
         return match found {
             Receipt::Committed(view) => proof_of(service, head, view.leaf).await,
@@ -208,6 +187,26 @@ async fn receipt(service: &Service, head: &Parts, text: &str) -> Result<Response
         };
     }
     Ok(http::json(&receipt_value(&invocation, found)))
+}
+
+/// What is known of an invocation, named by itself or by its client's own id; and its name, as far as that is known.
+async fn find(service: &Service, head: &Parts, text: &str) -> Result<(Receipt, String), Refusal> {
+    if let Some((front, id)) = claim(text) {
+        let caller = http::caller(service, &head.headers).map_err(http::unauthorized)?;
+        let id = id.to_owned();
+        let found = read(service, head, move |service| service.receipt_by_id(&caller, front, &id));
+        let (receipt, invocation) = found.await?;
+        return Ok((receipt, invocation.unwrap_or_else(|| text.to_owned())));
+    }
+    let caller = guest(service, head)?;
+    let inv = B16::from_hex(text).ok_or_else(|| {
+        http::bad_request(
+            "receipt id must be the 32 lowercase hexadecimal digits of an invocation, or a2a:, mcp: or surface: and a \
+             client's own id",
+        )
+    })?;
+    let found = read(service, head, move |service| service.receipt(caller.as_ref(), &inv));
+    Ok((found.await?, text.to_owned()))
 }
 
 /// A client's own id with its front; of the caller's session.

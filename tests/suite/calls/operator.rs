@@ -2,6 +2,7 @@
 
 use super::{bodies, caller, check, content, ep, invoke, named, read, spent, write};
 use crate::support::World;
+use worldlog::canon::Value;
 use worldlog::durable::Lock;
 use worldlog::event::{B16, Body, Verdict};
 use worldlog::service::{Answer, CallError, Receipt};
@@ -35,6 +36,33 @@ fn a_doubt_is_settled_as_landed() {
     assert_eq!(answer.receipt.leaf, receipt.leaf);
     assert_eq!(content(&world, "a.txt").as_deref(), Some("somebody else was here"));
     assert!(world.service.resolve(&inv, false).is_err(), "once");
+}
+
+#[test]
+fn a_doubt_is_listed_with_what_each_may_see() {
+    let (world, token, inv) = doubt();
+    let other = world.agent("ep2", 1);
+    let listed = |token: Option<&str>| {
+        let caller = token.map(|token| caller(&world, token));
+        let found = world.service.unresolved(caller.as_ref(), 0, 10).expect("readable");
+        assert_eq!(found.len(), 1);
+        found[0].clone()
+    };
+    let text =
+        |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    let public = listed(None);
+    assert_eq!(text(&public, "invocation"), Some(inv.to_string()));
+    assert_eq!(text(&public, "effect").as_deref(), Some("Workspace.Write"));
+    assert_eq!(public.get("charge").and_then(Value::as_u64), Some(1));
+    assert!(public.get("paths").is_none() && public.get("record").is_none());
+    assert_eq!(listed(Some(&other)), public);
+    let own = listed(Some(&token));
+    assert_eq!(own.get("paths").and_then(Value::as_array).map(<[Value]>::len), Some(1));
+    assert!(text(&own, "record").is_some_and(|name| name.starts_with("sha256:")));
+    let from = public.get("intent").and_then(Value::as_u64).expect("a leaf");
+    assert_eq!(world.service.unresolved(None, from + 1, 10).expect("readable"), []);
+    let episode = world.service.episode(None, &ep()).expect("an episode");
+    assert_eq!((episode.unresolved, episode.open), (1, None));
 }
 
 #[test]

@@ -95,7 +95,7 @@ impl World {
             workspace: folder.path().join("episodes"),
             locks: folder.path().join(format!("locks{lives}")),
             clock: clock.clone(),
-            entropy: Arc::new(SeededEntropy::new(11)),
+            entropy: Arc::new(SeededEntropy::new(11 + u64::from(lives))),
             program: format!("sha256:{}", "ab".repeat(32)),
             transitions: tools.clone(),
         });
