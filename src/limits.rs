@@ -94,6 +94,12 @@ pub const SEEN_SEARCH_MAX: u64 = 1_000;
 pub const FILES_SEARCH_MAX: u64 = 10_000;
 /// Live streams at once. Each wakes for every head: at 1,000 heads a second 64 of them take a fraction of one core.
 pub const STREAMS_MAX: usize = 64;
+/// Events that the index of objects makes up for at once: some 20 microseconds each, 0.4 s in a second.
+pub const REFS_CATCH_UP_MAX: u64 = 20_000;
+/// Files that a story lists; an intent may hold 512.
+pub const STORY_FILES_MAX: usize = 100;
+/// Events looked through for one page of objects of a kind.
+pub const KINDS_SEARCH_MAX: u64 = 5_000;
 /// Entries looked through for calls that wait for approval, and tokens of previews remembered for the same purpose.
 pub const APPROVALS_SEARCH_MAX: u64 = 1_000;
 /// Bytes of outputs on one page of a session's calls: the page ends with the first output that reaches it, so that any

@@ -5,6 +5,7 @@
 //! {"verb":"approve","token","session"?,"verdict","ttl"}    -> {"session"}
 //! {"verb":"freeze","episode"?,"frozen","now"}              -> {"frozen"}
 //! {"verb":"unresolved","from","limit"}                     -> {"items":[…]}
+//! {"verb":"why","ref"}                                     -> the story (`spec/provenance.md`)
 //! {"verb":"undo","entry"}                                  -> {"entry","invocation","paths"}
 //! {"verb":"resolve","invocation","landed"}                 -> {"record"}
 //! ```
@@ -13,7 +14,7 @@ use super::Failure;
 use super::request::{ENTRIES_MAX, number, text};
 use crate::canon::{Value, object};
 use crate::event::{ApprovalVerdict, B16};
-use crate::service::{Service, Waiting};
+use crate::service::{Cause, Service, Waiting, WhyError};
 
 /// Does what is asked; `None` when the verb is none of these.
 pub(super) fn perform(service: &Service, request: &Value) -> Option<Result<Value, Failure>> {
@@ -21,6 +22,7 @@ pub(super) fn perform(service: &Service, request: &Value) -> Option<Result<Value
         "approvals" => approvals(service),
         "approve" => approve(service, request),
         "freeze" => freeze(service, request),
+        "why" => why(service, request),
         "unresolved" => unresolved(service, request),
         "undo" => undo(service, request),
         "resolve" => resolve(service, request),
@@ -70,9 +72,22 @@ fn freeze(service: &Service, request: &Value) -> Result<Value, Failure> {
     Ok(object([("frozen", flag("frozen").into())]))
 }
 
+fn why(service: &Service, request: &Value) -> Result<Value, Failure> {
+    let reference = text(request, "ref")?;
+    let cause = Cause::parse(reference).ok_or_else(|| {
+        Failure::usage(format!(
+            "{reference:?}: sha256:…, an entry (N or entry:N), leaf:N or an invocation was due"
+        ))
+    })?;
+    service.why(Some(&service.operator()), cause).map_err(|error| match error {
+        WhyError::Store(error) => Failure::damaged(error),
+        other => Failure::usage(format!("{reference}: {other}")),
+    })
+}
+
 fn unresolved(service: &Service, request: &Value) -> Result<Value, Failure> {
     let limit = usize::try_from(number(request, "limit")?.min(ENTRIES_MAX)).unwrap_or(0);
-    let items = service.unresolved(None, number(request, "from")?, limit);
+    let items = service.unresolved(Some(&service.operator()), number(request, "from")?, limit);
     Ok(object([("items", Value::Array(items.map_err(Failure::damaged)?))]))
 }
 

@@ -42,6 +42,7 @@ mod token;
 mod undo;
 mod unresolved;
 mod verify;
+mod why;
 
 use clap::{Parser, Subcommand};
 use out::Out;
@@ -87,6 +88,8 @@ enum Verb {
     Resolve(resolve::Args),
     /// List committed calls.
     Log(log::Args),
+    /// Tell the story behind an entry, an invocation, a leaf or an object.
+    Why(why::Args),
     /// Show the newest signed head.
     Head(head::Args),
     /// Write the proof that a leaf is in the log.
@@ -177,6 +180,7 @@ fn run(verb: Verb, out: &mut Out) -> Done {
         Verb::Undo(args) => undo::run(&args, out),
         Verb::Resolve(args) => resolve::run(&args, out),
         Verb::Log(args) => log::run(&args, out),
+        Verb::Why(args) => why::run(&args, out),
         Verb::Head(args) => head::run(&args, out),
         Verb::Prove(args) => prove::run(&args, out),
         Verb::Export(args) => export::run(&args, out),

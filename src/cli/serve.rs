@@ -55,8 +55,9 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
         let stop = signals()?;
-        let announced = Announced::new(&node, &url)?;
+        // Whoever waits for the announcement finds the welcome.
         welcome(out, &node, first.as_ref(), &url);
+        let announced = Announced::new(&node, &url)?;
         let config = server::Config { hosts: args.host.clone(), ..server::Config::default() };
         let served = server::serve(node.service.clone(), listener, config, stop).await;
         drop(announced);

@@ -17,6 +17,7 @@ mod inspect;
 mod keys;
 mod open;
 mod read;
+mod refs;
 mod staging;
 mod tend;
 mod writer;
@@ -27,6 +28,7 @@ pub use inspect::{Inspection, Options as InspectOptions, StorePayloads, check_ob
 pub use keys::{Keys, KeysError, Seeds};
 pub use open::{Config, OpenError, open};
 pub use read::Found;
+pub use refs::Naming;
 pub use writer::Reserve;
 
 use crate::clock::Clock;
@@ -200,6 +202,8 @@ struct Shared {
     stored: RwLock<BTreeMap<EpisodeName, u64>>,
     /// Ends of calls by invocation that the side index does not have yet.
     recent: Mutex<BTreeMap<B16, u64>>,
+    /// Objects by the events that name them, as far as the side index does not have them yet.
+    refs: Mutex<refs::Recent>,
     clock_watch: Mutex<writer::ClockWatch>,
     reserve: writer::Reserve,
     halted: AtomicBool,

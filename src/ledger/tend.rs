@@ -34,6 +34,9 @@ impl Ledger {
         if let Err(error) = shared.index_ends(recent) {
             tracing::warn!(%error, "the index of invocations could not be written");
         }
+        if let Err(error) = shared.index_refs(published.head.size) {
+            tracing::warn!(%error, "the index of objects could not be written");
+        }
         Ok(())
     }
 

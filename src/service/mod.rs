@@ -29,6 +29,7 @@ mod recovery;
 mod run;
 mod undo;
 mod view;
+mod why;
 
 pub use admin::{AdminError, GrantSpec, NewSession, SessionChange, SessionView};
 pub use answer::{Answer, ReceiptView};
@@ -42,6 +43,7 @@ pub use past::Past;
 pub use recovery::ResolveError;
 pub use undo::{UndoError, Undone};
 pub use view::{EventView, Health, LogEntry, ObjectError, Receipt};
+pub use why::{Cause, WhyError};
 
 // What the fronts meet of the layers below, so that they need not name them.
 pub use crate::ledger::Refused;
@@ -143,7 +145,7 @@ pub enum StartError {
     },
 }
 
-/// A session whose token was shown. Only [`Service::authenticate`] makes one.
+/// A session whose token was shown, or the operator. Only [`Service::authenticate`] and [`Service::operator`] make one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     id: B16,
@@ -235,6 +237,11 @@ impl Service {
 
     fn now(&self) -> u64 {
         self.inner.clock.now().wall_ms
+    }
+
+    /// Whoever has the data directory: they may read everything, and call no tool.
+    pub fn operator(&self) -> Caller {
+        Caller { id: Fixed([0; 16]), role: Role::Auditor, episode: None }
     }
 
     /// The caller that a token stands for. `token` is what came in the Authorization header after `Bearer `.

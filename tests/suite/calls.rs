@@ -10,6 +10,7 @@ mod operator;
 mod stale;
 mod tokens;
 mod undo;
+mod why;
 
 use crate::support::{World, keys};
 use worldlog::canon::{self, Value};

@@ -4,7 +4,7 @@
 //! GET /v1/health          GET /v1/log?from=&limit=     GET /v1/events?from=&limit=   GET /checkpoint
 //! GET /v1/head            GET /v1/log/N                GET /v1/events/N              GET /tile/L/N[.p/W]
 //! GET /v1/receipts/ID     GET /v1/proof/LEAF.tlog-proof  GET /v1/objects/sha256:HEX64  GET /tile/entries/N[.p/W]
-//! GET /v1/episodes/NAME   GET /v1/unresolved             GET /v1/stream
+//! GET /v1/episodes/NAME   GET /v1/unresolved             GET /v1/stream                GET /v1/why/REF
 //! ```
 //!
 //! Nothing here changes anything. Objects are for callers who may see them, and to anybody else every name is equally
@@ -14,6 +14,7 @@
 mod episodes;
 mod event;
 mod stream;
+mod why;
 
 use super::Rim;
 use super::http::{self, Accept, BYTES, Refusal, Response, TEXT};
@@ -61,6 +62,8 @@ pub(super) async fn answer(rim: &Rim, head: &Parts) -> Response {
         Route::Episodes => episodes::list(service, head),
         Route::Episode(name) => episodes::one(service, head, name),
         Route::File(name, path) => episodes::file(service, head, (name, path)).await,
+        Route::Why(text) => why::story(service, head, text).await,
+        Route::OfKind(name) => why::of_kind(service, head, name).await,
         Route::Stream => stream::begin(rim, head),
     };
     answered.unwrap_or_else(Response::from)
@@ -84,6 +87,8 @@ enum Route<'a> {
     Episode(&'a str),
     File(&'a str, &'a str),
     Stream,
+    Why(&'a str),
+    OfKind(&'a str),
 }
 
 impl<'a> Route<'a> {
@@ -103,6 +108,10 @@ impl<'a> Route<'a> {
             ("v1", "receipts", Some(id)) => Some(Self::Receipt(id)),
             ("v1", "events", None) => Some(Self::Events),
             ("v1", "events", Some(seq)) => Some(Self::Event(seq)),
+            ("v1", "why", Some(text)) => Some(Self::Why(text)),
+            ("v1", "objects", Some(name)) if name.starts_with("by-semantic-id/") => {
+                name.strip_prefix("by-semantic-id/").map(Self::OfKind)
+            }
             ("v1", "objects", Some(name)) => Some(Self::Object(name)),
             ("v1", "unresolved", None) => Some(Self::Unresolved),
             ("v1", "stream", None) => Some(Self::Stream),

@@ -208,6 +208,12 @@ fn a_person_approves_stops_and_takes_back() {
     let undone = home.ok(&["undo", &entry.to_string()]);
     assert!(undone.contains("a.txt") && !file.exists(), "{undone}");
     assert!(home.fails(&["undo", "99"], 1).contains("no entry 99"));
+    let story = home.ok(&["why", &entry.to_string()]);
+    assert!(story.contains("asked    ailang-write") && story.contains("changed  a.txt"), "{story}");
+    let story = home.ok(&["why", &(entry + 1).to_string()]);
+    assert!(story.contains("by the operator"), "{story}");
+    assert!(home.fails(&["why", "x"], 1).contains("leaf:N"));
+    assert!(home.ok(&["unresolved"]).contains("nothing is unresolved"));
     let nothing = "0".repeat(32);
     assert!(home.fails(&["resolve", &nothing, "landed"], 1).contains("in doubt"));
     let key = vkey(&home);

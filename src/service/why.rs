@@ -1,0 +1,392 @@
+//! The whole story behind a reference: what was asked by whom, what was decided, what ran, what it left, and where it is in
+//! the log.
+
+use super::view::may_see;
+use super::{Caller, Receipt, Service};
+use crate::canon::{Value, object, parse};
+use crate::event::{B16, B32, Body, EpisodeName, Event, Intent, Outcome, Plan, Role, hex};
+use crate::ledger::{Found, Naming};
+use crate::limits::{KINDS_SEARCH_MAX, STORY_FILES_MAX};
+use crate::merkle::hash::Hash;
+use crate::store::StoreError;
+
+/// Kinds of objects, by the event that names one and its place among that event's references.
+const KINDS: [(&str, &str, usize); 8] = [
+    ("world/effect-plan/v1", "plan", 0),
+    ("world/invocation-input/v1", "plan", 1),
+    ("world/effect-request/v1", "intent", 0),
+    ("world/effect-record/v1", "outcome", 0),
+    ("world/effect-result/v1", "outcome", 1),
+    ("world/invocation-output/v1", "commit", 0),
+    ("world/closure-record/v1", "closure", 0),
+    ("world/transition-source/v1", "transition", 0),
+];
+/// What a request keeps of a file.
+const FILE: &str = "world/file-before/v1";
+/// Events read at once.
+const PAGE: usize = 500;
+
+/// What a story is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// An object.
+    Object(Hash),
+    /// An entry.
+    Entry(u64),
+    /// An invocation.
+    Invocation(B16),
+    /// An event.
+    Leaf(u64),
+}
+
+impl Cause {
+    /// `sha256:HEX64`, `N` or `entry:N`, `leaf:N`, 32 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let number = |text: &str| {
+            let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            (digits && (text == "0" || !text.starts_with('0'))).then(|| text.parse().ok())?
+        };
+        if let Some(digits) = text.strip_prefix("sha256:") {
+            return B32::from_hex(digits).map(|hash| Self::Object(hash.0));
+        }
+        if let Some(digits) = text.strip_prefix("leaf:") {
+            return number(digits).map(Self::Leaf);
+        }
+        if text.len() == 32 {
+            return B16::from_hex(text).map(Self::Invocation);
+        }
+        number(text.strip_prefix("entry:").unwrap_or(text)).map(Self::Entry)
+    }
+}
+
+/// Why there is no story.
+#[derive(Debug, thiserror::Error)]
+pub enum WhyError {
+    /// A reference is told to those who may see it only.
+    #[error("a session is needed")]
+    Session,
+    /// Nothing of that name that the caller may see.
+    #[error("nothing of that name is in the log")]
+    NotFound,
+    /// The index does not reach so far yet.
+    #[error("the index of objects is being made up; ask again in a second")]
+    Behind,
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Service {
+    /// The story behind `cause`, as far as the caller may see it.
+    ///
+    /// # Errors
+    /// [`WhyError`].
+    pub fn why(&self, caller: Option<&Caller>, cause: Cause) -> Result<Value, WhyError> {
+        let leaf = match cause {
+            Cause::Invocation(inv) => return self.story(caller, &inv, Vec::new()),
+            Cause::Entry(entry) => {
+                let found = self.inner.ledger.entries(entry, 1)?.into_iter().next();
+                let same =
+                    |event: &Event| matches!(&event.body, Body::Commit(c) if c.entry == entry);
+                found.filter(same).map(|event| event.seq).ok_or(WhyError::NotFound)?
+            }
+            Cause::Leaf(leaf) => leaf,
+            Cause::Object(hash) => {
+                let caller = caller.ok_or(WhyError::Session)?;
+                return self.why_object(caller, hash);
+            }
+        };
+        let event = self.read(leaf)?.ok_or(WhyError::NotFound)?;
+        match event.inv {
+            Some(inv) => self.story(caller, &inv, Vec::new()),
+            None => Ok(object([
+                ("at", event.at.into()),
+                ("episode", event.ep.map(|ep| ep.name.to_string()).into()),
+                ("kind", event.body.kind().into()),
+                ("leaf", leaf.into()),
+            ])),
+        }
+    }
+
+    fn why_object(&self, caller: &Caller, hash: Hash) -> Result<Value, WhyError> {
+        let mut behind = false;
+        for episode in self.visible(caller) {
+            match self.inner.ledger.naming(&episode, &hash)? {
+                Naming::Event(seq) => {
+                    let event = self.read(seq)?.ok_or(WhyError::NotFound)?;
+                    let kind = self.kind_of(&event, &hash)?;
+                    let inv = event.inv.ok_or(WhyError::NotFound)?;
+                    let more = vec![
+                        ("named_by", seq.into()),
+                        ("ref", format!("sha256:{}", hex(&hash)).into()),
+                        ("semantic_id", kind.into()),
+                    ];
+                    return self.story(Some(caller), &inv, more);
+                }
+                Naming::Behind => behind = true,
+                Naming::Nothing => {}
+            }
+        }
+        Err(if behind { WhyError::Behind } else { WhyError::NotFound })
+    }
+
+    /// The episodes whose objects the caller may see.
+    fn visible(&self, caller: &Caller) -> Vec<EpisodeName> {
+        match (&caller.episode, caller.role) {
+            (Some(name), _) => vec![name.clone()],
+            (None, Role::Auditor) => self.inner.ledger.with_state(|state| {
+                state.episodes_by_name.iter().map(|(name, _)| name.clone()).collect()
+            }),
+            (None, _) => Vec::new(),
+        }
+    }
+
+    /// The kind of an object is a property of the event that names it.
+    fn kind_of(&self, event: &Event, hash: &Hash) -> Result<&'static str, StoreError> {
+        let Some(ep) = &event.ep else { return Ok(FILE) };
+        let refs = self.plain(&ep.name, event.seq)?;
+        let place = refs.iter().position(|named| named == hash);
+        let kind = event.body.kind();
+        let found = KINDS.iter().find(|(_, by, index)| *by == kind && Some(*index) == place);
+        Ok(found.map_or(FILE, |(name, ..)| *name))
+    }
+
+    fn story(
+        &self,
+        caller: Option<&Caller>,
+        inv: &B16,
+        more: Vec<(&'static str, Value)>,
+    ) -> Result<Value, WhyError> {
+        let found = self.found(inv)?.ok_or(WhyError::NotFound)?;
+        let (event, plan) = found.plan.as_ref().ok_or(WhyError::NotFound)?;
+        let episode = event.ep.as_ref().map(|ep| ep.name.clone()).ok_or(WhyError::NotFound)?;
+        let seen = caller.is_some_and(|caller| may_see(caller, Some(&episode)));
+        let mut members = more;
+        members.extend([
+            ("decision", decision(&found)),
+            ("episode", episode.to_string().into()),
+            ("events", events_of(&found)),
+            ("front", plan.front.to_string().into()),
+            ("invocation", inv.to_string().into()),
+            ("session", plan.session.map(|id| id.to_string()).into()),
+            ("status", status_of(&found).into()),
+            ("tool", plan.tool.as_str().into()),
+            ("transition", self.transition_of(plan)),
+        ]);
+        if let Some((_, closure)) = &found.closure {
+            members.push(("verdict", closure.verdict.to_string().into()));
+        }
+        if let Receipt::Committed(receipt) = self.receipt(caller, inv)? {
+            let mut value = receipt.to_value();
+            if let (Value::Object(members), true) = (&mut value, receipt.output.is_empty()) {
+                members.remove("output");
+            }
+            members.push(("proof", format!("/v1/receipts/{inv}?proof=true").into()));
+            members.push(("receipt", value));
+        }
+        if seen {
+            members.extend(self.hidden(&episode, &found)?);
+        }
+        Ok(Value::Object(
+            members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        ))
+    }
+
+    /// What is known of an invocation, also of one under way.
+    fn found(&self, inv: &B16) -> Result<Option<Found>, StoreError> {
+        if let Some(found) = self.inner.ledger.find(inv)? {
+            return Ok(Some(found));
+        }
+        let open = self.inner.ledger.with_state(|state| {
+            let mut calls = state.calls.iter();
+            calls
+                .find(|(_, call)| call.inv == *inv)
+                .map(|(plan, call)| (*plan, call.intent.as_ref().map(|intent| intent.seq)))
+        });
+        let Some((plan, intent)) = open else { return Ok(None) };
+        let Some(plan) = self.read_plan(plan)? else { return Ok(None) };
+        let intent = intent.map(|seq| self.read(seq)).transpose()?.flatten();
+        let intent = intent.and_then(|event| match event.body.clone() {
+            Body::Intent(intent) => Some((event, intent)),
+            _ => None,
+        });
+        Ok(Some(Found { plan: Some(plan), intent, ..Found::default() }))
+    }
+
+    fn transition_of(&self, plan: &Plan) -> Value {
+        let Some(seq) = plan.transition else { return Value::Null };
+        let row = self.inner.ledger.with_state(|state| state.transitions.get(&seq).cloned());
+        let Some(row) = row else { return Value::Null };
+        object([
+            ("engine", row.engine.into()),
+            ("leaf", seq.into()),
+            ("source", format!("sha256:{}", row.source).into()),
+        ])
+    }
+
+    /// Plain references, files, and what the record says in words.
+    fn hidden(
+        &self,
+        episode: &EpisodeName,
+        found: &Found,
+    ) -> Result<Vec<(&'static str, Value)>, StoreError> {
+        let mut refs = std::collections::BTreeMap::new();
+        let events = [
+            found.plan.as_ref().map(|(event, _)| (event.seq, &["plan", "input"][..])),
+            found.intent.as_ref().map(|(event, _)| (event.seq, &["request"][..])),
+            found.outcome.as_ref().map(|(event, _)| (event.seq, &["record", "result"][..])),
+            found.closure.as_ref().map(|(event, _)| (event.seq, &["closure"][..])),
+            found.commit.as_ref().map(|(event, _)| (event.seq, &["output"][..])),
+        ];
+        for (seq, names) in events.into_iter().flatten() {
+            for (name, hash) in names.iter().zip(self.plain(episode, seq)?) {
+                let name = (*name).to_owned();
+                refs.insert(name, Value::from(format!("sha256:{}", hex(&hash))));
+            }
+        }
+        let mut members = vec![("refs", Value::Object(refs))];
+        if let Some((event, _)) = &found.intent {
+            let opening = self.inner.ledger.opening(episode, event.seq)?.unwrap_or_default();
+            let named =
+                |hash: Option<Hash>| Value::from(hash.map(|hash| format!("sha256:{}", hex(&hash))));
+            let files = opening.files.iter().take(STORY_FILES_MAX).map(|file| {
+                object([
+                    ("after", named(file.second)),
+                    ("before", named(file.first)),
+                    ("path", file.path.as_str().into()),
+                ])
+            });
+            members.push(("files", Value::Array(files.collect())));
+        }
+        if let Some((event, _)) = &found.plan {
+            let args = self.named(episode, event.seq, 1)?;
+            let args = args.and_then(|(_, bytes)| parse(&bytes).ok());
+            members.push(("args", args.unwrap_or(Value::Null)));
+        }
+        let problem = match &found.commit {
+            Some((event, _)) => self.answer_at(event.seq)?.and_then(|answer| answer.problem),
+            None => None,
+        };
+        members.push(("problem", problem.into()));
+        Ok(members)
+    }
+
+    /// Objects of a kind that the caller may see, from the event after leaf `after` on, oldest first; and the leaf up to
+    /// which was looked, when there may be more.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn objects_of_kind(
+        &self,
+        caller: &Caller,
+        kind: &str,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<(Vec<Value>, Option<u64>), StoreError> {
+        let Some((name, by, index)) = KINDS.iter().find(|(name, ..)| *name == kind) else {
+            return Ok((Vec::new(), None));
+        };
+        let (mut items, mut next) = (Vec::new(), after.map_or(0, |leaf| leaf.saturating_add(1)));
+        let end = next.saturating_add(KINDS_SEARCH_MAX);
+        while next < end {
+            let events = self.inner.ledger.events(next, PAGE)?;
+            if events.is_empty() {
+                return Ok((items, None));
+            }
+            for (seq, bytes) in events {
+                next = seq + 1;
+                let Ok(event) = Event::decode(&bytes) else { continue };
+                if event.body.kind() != *by {
+                    continue;
+                }
+                let Some((hash, size)) = self.object_of(caller, &event, *index)? else { continue };
+                items.push(object([
+                    ("hash", format!("sha256:{}", hex(&hash)).into()),
+                    ("leaf", seq.into()),
+                    ("semanticId", (*name).into()),
+                    ("size", size.into()),
+                ]));
+                if items.len() >= limit {
+                    return Ok((items, Some(seq)));
+                }
+            }
+        }
+        Ok((items, Some(next - 1)))
+    }
+
+    /// The object at a place of an event, with its size, if the caller may see it and it is there.
+    fn object_of(
+        &self,
+        caller: &Caller,
+        event: &Event,
+        index: usize,
+    ) -> Result<Option<(Hash, u64)>, StoreError> {
+        let ledger = &self.inner.ledger;
+        let (hash, bytes) = match (&event.body, &event.ep) {
+            (Body::Transition(transition), _) => {
+                (transition.source.0, ledger.object(None, &transition.source.0)?)
+            }
+            (_, Some(ep)) if may_see(caller, Some(&ep.name)) => {
+                match self.named(&ep.name, event.seq, index)? {
+                    Some((hash, bytes)) => (hash, Some(bytes)),
+                    None => return Ok(None),
+                }
+            }
+            _ => return Ok(None),
+        };
+        Ok(bytes.map(|bytes| (hash, bytes.len() as u64)))
+    }
+}
+
+/// What the broker decided, from the events alone.
+fn decision(found: &Found) -> Value {
+    let outcome = found.outcome.as_ref().map(|(_, outcome)| outcome);
+    if let Some(denial) = outcome.and_then(|outcome| outcome.denial) {
+        return object([("allowed", false.into()), ("denial", denial.as_str().into())]);
+    }
+    let Some((event, intent)) = &found.intent else { return Value::Null };
+    let charge = match (outcome, &found.closure) {
+        (_, Some((_, closure))) => Some(closure.charge),
+        (Some(outcome), None) => Some(outcome.charge),
+        (None, None) => None,
+    };
+    let left = charge.map(|charge| intent.before.saturating_sub(charge));
+    object([
+        ("allowed", true.into()),
+        ("at", event.at.into()),
+        ("budgetAfter", left.map_or(Value::Null, Value::from)),
+        ("budgetBefore", intent.before.into()),
+        ("cost", intent.cost.into()),
+        ("effect", intent.effect.as_str().into()),
+        ("grant", intent.grant.map_or(Value::Null, Value::from)),
+        ("scope", intent.scope.as_str().into()),
+    ])
+}
+
+fn events_of(found: &Found) -> Value {
+    let of = |event: &Event| {
+        object([
+            ("at", event.at.into()),
+            ("kind", event.body.kind().into()),
+            ("leaf", event.seq.into()),
+        ])
+    };
+    let events = [
+        found.plan.as_ref().map(|(event, _)| event),
+        found.intent.as_ref().map(|(event, _)| event),
+        found.closure.as_ref().map(|(event, _)| event),
+        found.outcome.as_ref().map(|(event, _)| event),
+        found.commit.as_ref().map(|(event, _)| event),
+    ];
+    Value::Array(events.into_iter().flatten().map(of).collect())
+}
+
+fn status_of(found: &Found) -> &'static str {
+    match found {
+        Found { outcome: Some((_, Outcome { status, .. })), .. } => status.as_str(),
+        Found { commit: Some(_), .. } => "refused",
+        Found { closure: Some(_), .. } => "closed",
+        Found { intent: Some((_, Intent { .. })), .. } => "open",
+        _ => "planned",
+    }
+}
