@@ -17,6 +17,7 @@ mod ledger; // the writer: group commit, crash sweep, start-up checks, the clock
 mod limits; // spec/limits.md against src/limits.rs, as text
 mod log; // tree, tiles, proofs, map, notes: spec/log.md
 mod mcp; // spec/mcp.md: news of long calls, a client of other people
+mod openapi; // spec/openapi.json against the server
 mod readme; // the tour of the README, executed
 mod recovery; // calls over real files on a store that fails: what a crash left open is settled
 mod state; // spec/state.md: lawfulness by table, the fold, undo, digest and snapshot

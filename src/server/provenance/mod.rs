@@ -27,6 +27,8 @@ use hyper::StatusCode;
 use hyper::header;
 use hyper::http::request::Parts;
 
+/// The description of all this for programs.
+const OPENAPI: &str = include_str!("../../../spec/openapi.json");
 /// The bytes of an event.
 const CBOR: &str = "application/cbor";
 /// What never changes may be kept for a year.
@@ -64,6 +66,9 @@ pub(super) async fn answer(rim: &Rim, head: &Parts) -> Response {
         Route::File(name, path) => episodes::file(service, head, (name, path)).await,
         Route::Why(text) => why::story(service, head, text).await,
         Route::OfKind(name) => why::of_kind(service, head, name).await,
+        Route::OpenApi => {
+            http::query(head, []).map(|[]| http::reply(StatusCode::OK, http::JSON, OPENAPI))
+        }
         Route::Stream => stream::begin(rim, head),
     };
     answered.unwrap_or_else(Response::from)
@@ -86,6 +91,7 @@ enum Route<'a> {
     Episodes,
     Episode(&'a str),
     File(&'a str, &'a str),
+    OpenApi,
     Stream,
     Why(&'a str),
     OfKind(&'a str),
@@ -108,6 +114,7 @@ impl<'a> Route<'a> {
             ("v1", "receipts", Some(id)) => Some(Self::Receipt(id)),
             ("v1", "events", None) => Some(Self::Events),
             ("v1", "events", Some(seq)) => Some(Self::Event(seq)),
+            ("v1", "openapi.json", None) => Some(Self::OpenApi),
             ("v1", "why", Some(text)) => Some(Self::Why(text)),
             ("v1", "objects", Some(name)) if name.starts_with("by-semantic-id/") => {
                 name.strip_prefix("by-semantic-id/").map(Self::OfKind)
