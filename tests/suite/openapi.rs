@@ -35,7 +35,7 @@ fn faults(document: &Value, schema: &Value, value: &Value, at: &str) -> Vec<Stri
         Value::String(_) => "string",
         Value::Array(_) => "array",
         Value::Object(_) => "object",
-        _ => "integer",
+        Value::Number(_) => "integer",
     };
     let admitted: Vec<&str> = match schema.get("type") {
         Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
