@@ -96,6 +96,10 @@ pub const FILES_SEARCH_MAX: u64 = 10_000;
 pub const STREAMS_MAX: usize = 64;
 /// Events that the index of objects makes up for at once: some 20 microseconds each, 0.4 s in a second.
 pub const REFS_CATCH_UP_MAX: u64 = 20_000;
+/// Calls that an episode's description lists, and entries looked through for them: 1,000 reads are some 10 ms.
+pub const EPISODE_CALLS_MAX: usize = 50;
+/// See [`EPISODE_CALLS_MAX`].
+pub const EPISODE_CALLS_SEARCH_MAX: u64 = 1_000;
 /// Files that a story lists; an intent may hold 512.
 pub const STORY_FILES_MAX: usize = 100;
 /// Events looked through for one page of objects of a kind.

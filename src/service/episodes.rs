@@ -1,9 +1,10 @@
 //! Episodes as they stand: budgets, who may spend them, what is open, what nobody could settle.
 
 use super::view::may_see;
-use super::{Caller, Service};
+use super::{Caller, LogEntry, Service};
 use crate::canon::{Value, object};
-use crate::event::{B16, EpisodeName, Grant, Role, hex};
+use crate::event::{B16, EpisodeName, Event, Grant, Role, hex};
+use crate::limits::{EPISODE_CALLS_MAX, EPISODE_CALLS_SEARCH_MAX};
 use crate::state::{DoubtRow, SessionRow, State};
 use crate::store::StoreError;
 use std::ops::Bound;
@@ -70,6 +71,25 @@ impl Service {
             let views = names.filter_map(|name| episode_view(state, Some(caller), name, now));
             views.take(limit).collect()
         })
+    }
+
+    /// The newest calls of an episode, newest first: of the last [`EPISODE_CALLS_SEARCH_MAX`] entries of the log, at most
+    /// [`EPISODE_CALLS_MAX`].
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn newest_calls(
+        &self,
+        caller: Option<&Caller>,
+        name: &EpisodeName,
+    ) -> Result<Vec<LogEntry>, StoreError> {
+        let entries = self.inner.ledger.with_state(State::entries);
+        let from = entries.saturating_sub(EPISODE_CALLS_SEARCH_MAX);
+        let count = usize::try_from(EPISODE_CALLS_SEARCH_MAX).unwrap_or(0);
+        let commits = self.inner.ledger.entries(from, count)?;
+        let own = |event: &&Event| event.ep.as_ref().is_some_and(|ep| ep.name == *name);
+        let newest = commits.iter().rev().filter(own).take(EPISODE_CALLS_MAX);
+        newest.filter_map(|event| self.entry(caller, event).transpose()).collect()
     }
 
     /// Calls whose effect nobody could settle, from the intent at `from` on: for anybody what events tell, and for those

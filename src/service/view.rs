@@ -175,7 +175,7 @@ impl Service {
         commits.into_iter().filter_map(|event| self.entry(caller, &event).transpose()).collect()
     }
 
-    fn entry(
+    pub(super) fn entry(
         &self,
         caller: Option<&Caller>,
         event: &Event,
