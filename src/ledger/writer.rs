@@ -362,7 +362,7 @@ fn remember(shared: &Shared, staged: &[Staged]) {
                 lock(&shared.recent).insert(inv, seq);
             }
             if let (Some(opening), Some(episode)) = (&draft.opening, &draft.episode) {
-                lock(&shared.refs).tell(episode, seq, opening);
+                lock(&shared.beside).tell(episode, seq, &draft.body, opening);
             }
         }
     }

@@ -124,7 +124,7 @@ impl Service {
                     return self.story(Some(caller), &inv, more);
                 }
                 Naming::Behind => behind = true,
-                Naming::Nothing => {}
+                Naming::Nothing | Naming::Lost(_) => {}
             }
         }
         Err(if behind { WhyError::Behind } else { WhyError::NotFound })

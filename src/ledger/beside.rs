@@ -1,0 +1,272 @@
+//! Indexes beside the log, that nobody trusts: which event names an object, which intents name a path.
+//!
+//! ```text
+//! ref/  || SHA-256(episode || 0x00 || object)[..12]            ->  seq of the newest event with that object in its opening
+//! path/ || SHA-256(episode || 0x00 || token)[..12]             ->  seq of the newest intent with that path token
+//! path/ || SHA-256(episode || 0x00 || token)[..12] || seq:u64  ->  seq of the one before that intent; ff*8: there is none
+//! beside/upto                                                  ->  events looked at so far
+//! ```
+//!
+//! They are written about once a second, off the commit path; until then what the writer told is in memory. What an unclean
+//! end, an import or a lost side value left out is made up for in pieces, from the events and openings in the store. A reader
+//! looks at the event before it believes an answer, so that a wrong value costs an answer and never gives a false one.
+
+use super::{Ledger, Shared, lock};
+use crate::event::blind::Opening;
+use crate::event::{B16, Body, EpisodeName, Event};
+use crate::limits::{BESIDE_CATCH_UP_MAX, FILES_SEARCH_MAX};
+use crate::merkle::hash::{Hash, sha256_parts};
+use crate::store::{Store, StoreError, layout};
+use std::collections::BTreeMap;
+
+const UPTO: &[u8] = b"beside/upto";
+const REFS: &[u8] = b"ref/";
+const PATHS: &[u8] = b"path/";
+/// Stands for no earlier intent.
+const NONE: u64 = u64::MAX;
+
+/// What is not in the indexes yet.
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    /// Episode, object and event, oldest first.
+    named: Vec<(EpisodeName, Hash, u64)>,
+    /// Episode, path token and intent, oldest first.
+    paths: Vec<(EpisodeName, B16, u64)>,
+    /// First event that was never looked at, and the first that the writer told of itself.
+    behind: Option<(u64, u64)>,
+}
+
+/// What a reader asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming {
+    /// The newest event that names it.
+    Event(u64),
+    /// None does.
+    Nothing,
+    /// None that was looked at, and the index is still being made up.
+    Behind,
+    /// More were passed over than one answer may, down to this event; or the index does not go on there.
+    Lost(u64),
+}
+
+impl Recent {
+    /// The indexes of a log of `size` events that is now opened.
+    pub(super) fn open(store: &dyn Store, size: u64) -> Result<Self, StoreError> {
+        let upto = stored(store, UPTO)?.unwrap_or(0).min(size);
+        let behind = (upto < size).then_some((upto, size));
+        Ok(Self { behind, ..Self::default() })
+    }
+
+    /// What the writer just made durable.
+    pub(super) fn tell(&mut self, episode: &EpisodeName, seq: u64, body: &Body, opening: &Opening) {
+        let all = opening.refs.iter().chain(&opening.more);
+        self.named.extend(all.map(|hash| (episode.clone(), *hash, seq)));
+        if let Body::Intent(intent) = body {
+            let tokens = intent.files.iter().map(|(path, ..)| (episode.clone(), *path, seq));
+            self.paths.extend(tokens);
+        }
+    }
+}
+
+/// Values on their way into the store, seen by those who make further ones.
+struct Pairs<'a> {
+    store: &'a dyn Store,
+    pairs: BTreeMap<Vec<u8>, u64>,
+}
+
+impl Pairs<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<u64>, StoreError> {
+        match self.pairs.get(key) {
+            Some(seq) => Ok(Some(*seq)),
+            None => stored(self.store, key),
+        }
+    }
+
+    /// The event at `seq` names the object, unless the index has a newer one.
+    fn name(&mut self, episode: &EpisodeName, object: &Hash, seq: u64) -> Result<(), StoreError> {
+        let key = key(REFS, episode, object);
+        if self.get(&key)?.is_none_or(|known| known < seq) {
+            self.pairs.insert(key, seq);
+        }
+        Ok(())
+    }
+
+    /// The intent at `seq` names the path. They come in their order; one that is linked already stays as it is.
+    fn link(&mut self, episode: &EpisodeName, token: &B16, seq: u64) -> Result<(), StoreError> {
+        let newest = key(PATHS, episode, &token.0);
+        let known = self.get(&newest)?;
+        if known.is_none_or(|known| known < seq) {
+            self.pairs.insert(link_key(&newest, seq), known.unwrap_or(NONE));
+            self.pairs.insert(newest, seq);
+        }
+        Ok(())
+    }
+
+    /// Looks at the events from `from` to before `to`.
+    fn look_at(&mut self, from: u64, to: u64) -> Result<(), StoreError> {
+        let count = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
+        for item in layout::events(self.store, from).take(count) {
+            let (seq, bytes) = item?;
+            let Ok(Event { ep: Some(link), body, .. }) = Event::decode(&bytes) else { continue };
+            if let Body::Intent(intent) = &body {
+                for (token, ..) in &intent.files {
+                    self.link(&link.name, token, seq)?;
+                }
+            }
+            let opening = layout::opening(self.store, link.name.as_str(), seq)?;
+            let opening = opening.and_then(|bytes| Opening::decode(&bytes).ok());
+            for hash in opening.iter().flat_map(|o| o.refs.iter().chain(&o.more)) {
+                self.name(&link.name, hash, seq)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Links before what points at them, and how far they go last of all: what a crash leaves is a beginning.
+    fn write(self, upto: u64) -> Result<(), StoreError> {
+        let (links, ends): (Vec<_>, Vec<_>) =
+            self.pairs.into_iter().partition(|(key, _)| is_link(key));
+        let all = links.into_iter().chain(ends).chain([(UPTO.to_vec(), upto)]);
+        let pairs: Vec<_> = all.map(|(key, seq)| (key, seq.to_be_bytes().to_vec())).collect();
+        self.store.side_put(&pairs)
+    }
+}
+
+impl Shared {
+    /// Writes what is not in the indexes yet, and makes up for some of what was left out. What is in memory stays there until
+    /// it is in the store, so that a reader finds it in one of the two.
+    pub(super) fn index_beside(&self, size: u64) -> Result<(), StoreError> {
+        let _one_at_a_time = lock(&self.indexing);
+        let (named, paths, behind) = {
+            let recent = lock(&self.beside);
+            (recent.named.clone(), recent.paths.clone(), recent.behind)
+        };
+        if named.is_empty() && paths.is_empty() && behind.is_none() {
+            return Ok(());
+        }
+        let mut made = Pairs { store: self.store.as_ref(), pairs: BTreeMap::new() };
+        let (mut left, mut upto) = (None, size);
+        if let Some((from, end)) = behind {
+            let to = end.min(from.saturating_add(BESIDE_CATCH_UP_MAX));
+            made.look_at(from, to)?;
+            left = (to < end).then_some((to, end));
+            upto = if left.is_some() { to } else { size };
+        }
+        for (episode, hash, seq) in &named {
+            made.name(episode, hash, *seq)?;
+        }
+        // A link is to the intent before, so these wait until all before them are linked.
+        let linked = if left.is_none() { paths.as_slice() } else { &[] };
+        for (episode, token, seq) in linked {
+            made.link(episode, token, *seq)?;
+        }
+        made.write(upto)?;
+        let mut recent = lock(&self.beside);
+        recent.named.drain(..named.len());
+        recent.paths.drain(..linked.len());
+        recent.behind = left;
+        Ok(())
+    }
+}
+
+impl Ledger {
+    /// The newest event of `episode` that names the object.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn naming(&self, episode: &EpisodeName, object: &Hash) -> Result<Naming, StoreError> {
+        self.catch_up()?;
+        let recent = {
+            let recent = lock(&self.shared.beside);
+            let mut named = recent.named.iter().rev();
+            named.find(|(ep, hash, _)| ep == episode && hash == object).map(|(.., seq)| *seq)
+        };
+        let found = match recent {
+            Some(seq) => Some(seq),
+            None => stored(self.shared.store.as_ref(), &key(REFS, episode, object))?,
+        };
+        if let Some(seq) = found {
+            let opening = self.opening(episode, seq)?.unwrap_or_default();
+            if opening.refs.iter().chain(&opening.more).any(|hash| hash == object) {
+                return Ok(Naming::Event(seq));
+            }
+        }
+        let behind = lock(&self.shared.beside).behind.is_some();
+        Ok(if behind { Naming::Behind } else { Naming::Nothing })
+    }
+
+    /// The newest intent of `episode` before leaf `before` that may name the path token; the caller looks at it.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn naming_path(
+        &self,
+        episode: &EpisodeName,
+        token: &B16,
+        before: u64,
+    ) -> Result<Naming, StoreError> {
+        self.catch_up()?;
+        let recent = {
+            let recent = lock(&self.shared.beside);
+            let mut paths = recent.paths.iter().rev();
+            let fits = |(ep, path, seq): &&(EpisodeName, B16, u64)| {
+                *seq < before && path == token && ep == episode
+            };
+            paths.find(fits).map(|(.., seq)| *seq)
+        };
+        if let Some(seq) = recent {
+            return Ok(Naming::Event(seq));
+        }
+        // What was not looked at yet may be newer than all that is linked.
+        if lock(&self.shared.beside).behind.is_some() {
+            return Ok(Naming::Behind);
+        }
+        let store = self.shared.store.as_ref();
+        let newest = key(PATHS, episode, &token.0);
+        // Whoever goes back one by one is at a link already.
+        let mut next = match stored(store, &link_key(&newest, before))? {
+            Some(next) => next,
+            None => match stored(store, &newest)? {
+                Some(next) => next,
+                None => return Ok(Naming::Nothing),
+            },
+        };
+        for _ in 0..FILES_SEARCH_MAX {
+            if next == NONE {
+                return Ok(Naming::Nothing);
+            }
+            if next < before {
+                return Ok(Naming::Event(next));
+            }
+            match stored(store, &link_key(&newest, next))? {
+                Some(earlier) if earlier < next || earlier == NONE => next = earlier,
+                _ => break,
+            }
+        }
+        Ok(Naming::Lost(next))
+    }
+
+    fn catch_up(&self) -> Result<(), StoreError> {
+        let behind = lock(&self.shared.beside).behind.is_some();
+        if behind { self.shared.index_beside(self.published().head.size) } else { Ok(()) }
+    }
+}
+
+fn stored(store: &dyn Store, key: &[u8]) -> Result<Option<u64>, StoreError> {
+    let value = store.side_get(key)?;
+    Ok(value.and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes))
+}
+
+fn key(kind: &[u8], episode: &EpisodeName, named: &[u8]) -> Vec<u8> {
+    let digest = sha256_parts(&[episode.as_str().as_bytes(), &[0], named]);
+    let half = digest.first_chunk::<12>().copied().unwrap_or_default();
+    [kind, &half].concat()
+}
+
+fn link_key(newest: &[u8], seq: u64) -> Vec<u8> {
+    [newest, &seq.to_be_bytes()].concat()
+}
+
+fn is_link(key: &[u8]) -> bool {
+    key.starts_with(PATHS) && key.len() > PATHS.len() + 12
+}
