@@ -144,6 +144,23 @@ impl Ledger {
         Ok(found)
     }
 
+    /// Number of durable commits.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn entry_count(&self) -> Result<u64, StoreError> {
+        let store = self.shared.store.as_ref();
+        let Some(chunk) = layout::last_chunk(store)? else { return Ok(0) };
+        let mut count = chunk.entries;
+        for item in layout::events(store, chunk.first_seq) {
+            let event = Event::decode(&item?.1).ok();
+            if let Some(Event { body: Body::Commit(commit), .. }) = event {
+                count = commit.entry + 1;
+            }
+        }
+        Ok(count)
+    }
+
     /// What is known of an invocation that has ended.
     ///
     /// # Errors
@@ -196,6 +213,19 @@ impl Ledger {
     ) -> Result<Option<Vec<u8>>, StoreError> {
         let episode = episode.map_or("", |name| name.as_str());
         layout::object(self.shared.store.as_ref(), episode, hash)
+    }
+
+    /// How many bytes an object has.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn object_size(
+        &self,
+        episode: Option<&EpisodeName>,
+        hash: &Hash,
+    ) -> Result<Option<u64>, StoreError> {
+        let episode = episode.map_or("", |name| name.as_str());
+        layout::object_length(self.shared.store.as_ref(), episode, hash)
     }
 
     /// The opening of an event.

@@ -127,10 +127,8 @@ impl Shared {
 
     /// Writes ends of calls into the side index. Its reader checks what it finds.
     pub(super) fn index_ends(&self, ends: &BTreeMap<B16, u64>) -> Result<(), StoreError> {
-        let pairs: Vec<_> = ends
-            .iter()
-            .map(|(inv, seq)| (end_key(inv), seq.to_be_bytes().to_vec()))
-            .collect();
+        let pairs: Vec<_> =
+            ends.iter().map(|(inv, seq)| (end_key(inv), seq.to_be_bytes().to_vec())).collect();
         self.store.side_put(&pairs)
     }
 

@@ -175,6 +175,14 @@ impl Service {
         commits.into_iter().filter_map(|event| self.entry(caller, &event).transpose()).collect()
     }
 
+    /// Durable entries.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn entries(&self) -> Result<u64, StoreError> {
+        self.inner.ledger.entry_count()
+    }
+
     fn entry(
         &self,
         caller: Option<&Caller>,

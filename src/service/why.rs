@@ -11,7 +11,7 @@ use crate::merkle::hash::Hash;
 use crate::store::StoreError;
 
 /// Kinds of objects, by the event that names one and its place among that event's references.
-const KINDS: [(&str, &str, usize); 8] = [
+const KINDS: [(&str, &str, usize); 9] = [
     ("world/effect-plan/v1", "plan", 0),
     ("world/invocation-input/v1", "plan", 1),
     ("world/effect-request/v1", "intent", 0),
@@ -20,6 +20,7 @@ const KINDS: [(&str, &str, usize); 8] = [
     ("world/invocation-output/v1", "commit", 0),
     ("world/closure-record/v1", "closure", 0),
     ("world/transition-source/v1", "transition", 0),
+    ("world/transition-schema/v1", "transition", 1),
 ];
 /// What a request keeps of a file.
 const FILE: &str = "world/file-before/v1";
@@ -109,6 +110,9 @@ impl Service {
     }
 
     fn why_object(&self, caller: &Caller, hash: Hash) -> Result<Value, WhyError> {
+        if let Some(value) = self.why_transition(&hash)? {
+            return Ok(value);
+        }
         let mut behind = false;
         for episode in self.visible(caller) {
             match self.inner.ledger.naming(&episode, &hash)? {
@@ -128,6 +132,27 @@ impl Service {
             }
         }
         Err(if behind { WhyError::Behind } else { WhyError::NotFound })
+    }
+
+    /// The newest transition with this source or schema. They belong to no episode and hide nothing.
+    fn why_transition(&self, hash: &Hash) -> Result<Option<Value>, StoreError> {
+        let found = self.inner.ledger.with_state(|state| {
+            let mut rows = state.transitions.iter().rev();
+            let found = rows.find(|(_, row)| row.source.0 == *hash || row.schema.0 == *hash);
+            found.map(|(seq, row)| (*seq, usize::from(row.source.0 != *hash)))
+        });
+        let Some((seq, place)) = found else { return Ok(None) };
+        let Some(event) = self.read(seq)? else { return Ok(None) };
+        let kind = KINDS.iter().find(|(_, by, index)| *by == "transition" && *index == place);
+        Ok(Some(object([
+            ("at", event.at.into()),
+            ("episode", Value::Null),
+            ("kind", event.body.kind().into()),
+            ("leaf", seq.into()),
+            ("named_by", seq.into()),
+            ("ref", format!("sha256:{}", hex(hash)).into()),
+            ("semantic_id", kind.map(|(name, ..)| (*name).to_owned()).into()),
+        ])))
     }
 
     /// The episodes whose objects the caller may see.
@@ -322,19 +347,18 @@ impl Service {
         index: usize,
     ) -> Result<Option<(Hash, u64)>, StoreError> {
         let ledger = &self.inner.ledger;
-        let (hash, bytes) = match (&event.body, &event.ep) {
-            (Body::Transition(transition), _) => {
-                (transition.source.0, ledger.object(None, &transition.source.0)?)
-            }
+        let (episode, hash) = match (&event.body, &event.ep) {
+            (Body::Transition(transition), _) if index == 0 => (None, transition.source.0),
+            (Body::Transition(transition), _) => (None, transition.schema.0),
             (_, Some(ep)) if may_see(caller, Some(&ep.name)) => {
-                match self.named(&ep.name, event.seq, index)? {
-                    Some((hash, bytes)) => (hash, Some(bytes)),
+                match self.plain(&ep.name, event.seq)?.get(index) {
+                    Some(hash) => (Some(&ep.name), *hash),
                     None => return Ok(None),
                 }
             }
             _ => return Ok(None),
         };
-        Ok(bytes.map(|bytes| (hash, bytes.len() as u64)))
+        Ok(ledger.object_size(episode, &hash)?.map(|size| (hash, size)))
     }
 }
 

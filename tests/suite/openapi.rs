@@ -109,6 +109,8 @@ fn every_path_answers_as_documented() {
     let world = World::new();
     let token = world.agent("ep1", 10);
     let auditor = world.session(Role::Auditor, None, Vec::new(), 3_600);
+    let revoked = world.agent("ep2", 10);
+    world.service.revoke("ep2").expect("revoked");
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let mut wrong = Vec::new();
@@ -161,6 +163,13 @@ fn every_path_answers_as_documented() {
                             .iter()
                             .map(|why| format!("{url}{why}")),
                     );
+                }
+            }
+            // A session that is no good is told so wherever it is shown.
+            for bad in [revoked.as_str(), "x"] {
+                let status = get(running.address, &url, Some(bad)).await.status;
+                if status != 401 || documented.get("401").is_none() {
+                    wrong.push(format!("{url}: a bad session is answered with {status}"));
                 }
             }
             let malformed = get(

@@ -42,6 +42,7 @@ fn variables(world: &World, address: SocketAddr) -> Variables {
         ("revoked", world.session(Role::Agent, Some("ep5"), grants(), 86_400)),
         ("brief", world.session(Role::Agent, Some("ep6"), grants(), 60)),
         ("grantless", world.session(Role::Agent, Some("ep7"), Vec::new(), 86_400)),
+        ("approver", world.session(Role::Approver, None, Vec::new(), 86_400)),
     ];
     world.service.revoke("ep5").expect("revoked");
     world.clock.advance(1_000);

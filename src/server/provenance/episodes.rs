@@ -6,7 +6,7 @@
 //! ```
 
 use super::super::http::{self, Refusal, Response};
-use super::{guest, read};
+use super::{behind, guest, read};
 use crate::canon::{Value, object};
 use crate::event::{EpisodeName, Role};
 use crate::service::{FileError, Service};
@@ -92,6 +92,7 @@ pub(super) async fn file(
             "Redacted",
             "the payloads of the episode were redacted",
         )),
+        Err(error @ FileError::Behind) => Err(behind(error.to_string())),
         Err(_) => Err(http::not_found("episode not found")),
     }
 }
