@@ -10,7 +10,7 @@ use super::Caller;
 use super::Service;
 use super::call::{Call, CallError};
 use super::invocation::{Invocation, Planned};
-use super::run::{Run, with_token};
+use super::run::{Prospect, Run, with_token};
 use crate::broker::{Ask, Decision, decide};
 use crate::canon::{Value, object};
 use crate::event::blind::OpenFile;
@@ -19,8 +19,8 @@ use crate::handlers::{self, Effect, Prepared};
 use crate::limits::{EVENT_FILES_MAX, SEEN_SEARCH_MAX};
 use crate::merkle::hash::{Hash, sha256};
 use crate::sandbox::Worktree;
-use crate::transitions::ParsedPlan;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// What the handler saw, or why it cannot run.
 pub(super) enum Look {
@@ -37,6 +37,23 @@ pub(super) struct Seen {
 }
 
 impl Look {
+    /// Looks at the disk.
+    ///
+    /// # Errors
+    /// The worktree is not there, or too much would change.
+    pub(super) fn at(root: &Path, planned: &Planned) -> Result<Self, String> {
+        let effect = match Effect::parse(&planned.effect, &planned.payload) {
+            Ok(effect) => effect,
+            Err(error) => return Ok(Self::Failed(error.to_string())),
+        };
+        let tree = Worktree::open(root).map_err(|error| error.to_string())?;
+        let prepared = handlers::prepare(&tree, &effect);
+        if prepared.files.len() > EVENT_FILES_MAX {
+            return Err("it would change too many files".to_owned());
+        }
+        Ok(Self::Ready(tree, Box::new(prepared)))
+    }
+
     pub(super) fn evidence(&self) -> Value {
         match self {
             Self::Ready(_, prepared) => prepared.evidence.clone(),
@@ -82,28 +99,6 @@ impl Look {
 }
 
 impl Run {
-    /// Looks at the disk.
-    ///
-    /// # Errors
-    /// The worktree is not there, or too much would change.
-    pub(super) async fn look(&self, planned: &Planned) -> Result<Look, String> {
-        let root = self.service().inner.workspace.join(self.of.episode.as_str());
-        let effect = match Effect::parse(&planned.effect, &planned.payload) {
-            Ok(effect) => effect,
-            Err(error) => return Ok(Look::Failed(error.to_string())),
-        };
-        let looked = tokio::task::spawn_blocking(move || {
-            let tree = Worktree::open(&root).map_err(|error| error.to_string())?;
-            let prepared = handlers::prepare(&tree, &effect);
-            Ok::<_, String>(Look::Ready(tree, Box::new(prepared)))
-        });
-        let look = looked.await.map_err(|error| error.to_string())??;
-        if look.files().len() > EVENT_FILES_MAX {
-            return Err("it would change too many files".to_owned());
-        }
-        Ok(look)
-    }
-
     /// The token of this call as things are now.
     pub(super) fn token(&self, look: &Look) -> String {
         let same = self.of.same();
@@ -251,26 +246,17 @@ impl Service {
     pub async fn preview(&self, caller: &Caller, call: Call) -> Result<Preview, CallError> {
         let admitted = self.admit(caller, &call)?;
         let mut run = self.run_of(caller, call, admitted, Fixed([0; 16]));
-        let parsed = run.plan().await?;
+        let prospect = run.plan().await?;
         let tool = run.of.tool.clone();
         let plan = run.of.plan.reference();
-        let (id, demand, payload, finish) = match parsed {
-            ParsedPlan::Result(result) => {
+        let (planned, look) = match prospect {
+            Prospect::Refusal(result) => {
                 let refused = result.get("refused").and_then(Value::as_str).map(str::to_owned);
-                return Ok(Preview {
-                    tool,
-                    plan,
-                    refused,
-                    decision: None,
-                    files: Vec::new(),
-                    token: None,
-                });
+                let (decision, token, files) = (None, None, Vec::new());
+                return Ok(Preview { tool, plan, refused, decision, files, token });
             }
-            ParsedPlan::Effect { id, demand, payload, finish } => (id, demand, payload, finish),
+            Prospect::Effect(planned, look) => (*planned, look),
         };
-        let (effect, scope) = (demand.effect.to_owned(), demand.scope.to_owned());
-        let planned = Planned { id, effect, scope, cost: demand.cost, payload, finish };
-        let look = run.look(&planned).await.map_err(CallError::Transition)?;
         let token = run.token(&look);
         let brought = run.call.token.as_deref().map(|text| text == token);
         let blinded = run.of.key.token(&token);

@@ -28,6 +28,14 @@ const DECISIONS_MAX: u32 = 8;
 /// What has to end before the episode's next call may begin.
 pub(super) type Rest = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// What a plan comes to before anything is decided.
+pub(super) enum Prospect {
+    /// No effect: the tool's output.
+    Refusal(Value),
+    /// An effect, and what it finds.
+    Effect(Box<Planned>, Look),
+}
+
 /// A call on its way.
 pub(super) struct Run {
     pub(super) of: Invocation,
@@ -64,41 +72,48 @@ impl Run {
         progress: Option<Progress>,
     ) -> (Result<Answer, CallError>, Option<Rest>) {
         self.progress = progress;
-        let parsed = match self.plan().await {
-            Ok(parsed) => parsed,
+        let prospect = match self.plan().await {
+            Ok(prospect) => prospect,
             Err(error) => return (Err(error), None),
         };
         self.reached(Phase::Planned);
-        match parsed {
-            ParsedPlan::Result(result) => (self.refuse(result).await, None),
-            ParsedPlan::Effect { id, demand, payload, finish } => {
-                let planned = Planned {
-                    id,
-                    effect: demand.effect.to_owned(),
-                    scope: demand.scope.to_owned(),
-                    cost: demand.cost,
-                    payload,
-                    finish,
-                };
-                self.execute(planned, deadline, slot).await
-            }
+        match prospect {
+            Prospect::Refusal(result) => (self.refuse(result).await, None),
+            Prospect::Effect(planned, look) => self.execute(*planned, look, deadline, slot).await,
         }
     }
 
-    /// The plan, which becomes the invocation's.
-    pub(super) async fn plan(&mut self) -> Result<ParsedPlan, CallError> {
+    /// The plan, which becomes the invocation's, and what its effect finds. One thread does both, because each handing over
+    /// costs as much as the plan itself.
+    pub(super) async fn plan(&mut self) -> Result<Prospect, CallError> {
         let (transition, args) = (self.transition, self.call.args.clone());
+        let episode = self.of.episode.clone();
+        let root = self.service().inner.workspace.join(episode.as_str());
         let planned = tokio::task::spawn_blocking(move || {
             let plan = transition.plan(&args);
-            let parsed = check_laws(&plan, transition.declared());
-            (plan, parsed)
+            let prospect = match check_laws(&plan, transition.declared()) {
+                Ok(ParsedPlan::Result(result)) => Ok(Prospect::Refusal(result)),
+                Ok(ParsedPlan::Effect { id, demand, payload, finish }) => {
+                    let planned = Box::new(Planned {
+                        id,
+                        effect: demand.effect.to_owned(),
+                        scope: demand.scope.to_owned(),
+                        cost: demand.cost,
+                        payload,
+                        finish,
+                    });
+                    Look::at(&root, &planned).map(|look| Prospect::Effect(planned, look))
+                }
+                Err(error) => Err(error.to_string()),
+            };
+            (NewObject::new(Some(&episode), plan.to_bytes()), prospect)
         });
         let planned = timeout(Duration::from_millis(PLAN_MS_MAX), planned).await;
-        let (plan, parsed) = planned
+        let (plan, prospect) = planned
             .map_err(|_| CallError::PlanTimedOut)?
             .map_err(|error| CallError::Transition(error.to_string()))?;
-        self.of.plan = self.of.object(&plan);
-        parsed.map_err(|error| CallError::Transition(error.to_string()))
+        self.of.plan = plan;
+        prospect.map_err(CallError::Transition)
     }
 
     /// A plan without an effect: its result is the answer, and nothing is spent.
@@ -118,6 +133,7 @@ impl Run {
     async fn execute(
         self,
         planned: Planned,
+        mut look: Look,
         deadline: Instant,
         slot: &Slot,
     ) -> (Result<Answer, CallError>, Option<Rest>) {
@@ -129,10 +145,6 @@ impl Run {
             let why = "the operator has stopped new effects here; ask, and send it again";
             return (Err(CallError::Closed(why)), None);
         }
-        let mut look = match self.look(&planned).await {
-            Ok(look) => look,
-            Err(error) => return (Err(CallError::Transition(error)), None),
-        };
         if let Some(seen) = self.seen(&planned, &look) {
             look = look.moved_on(&seen);
         }

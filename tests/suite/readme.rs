@@ -63,7 +63,7 @@ fn the_tour_works() {
     let readme = fs::read_to_string(root.join("README.md")).expect("the README");
     let tour = block(&readme, "## A tour");
     let commands = tour.lines().filter(|line| !line.starts_with('#')).count();
-    assert_eq!(commands, 6, "a tour of six commands");
+    assert_eq!(commands, 9, "a tour of nine commands");
     let mut shell = Command::new("bash");
     home(&mut shell, folder);
     let ran = shell.args(["-euxo", "pipefail", "-c", &tour]).output().expect("a shell");

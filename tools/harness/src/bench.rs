@@ -22,37 +22,39 @@ use worldlog::ledger::{InspectOptions, inspect};
 use worldlog::merkle::hash::sha256;
 use worldlog::verify::Trust;
 
-const EVENT_BYTES: usize = 256;
+pub(crate) const EVENT_BYTES: usize = 256;
 const WRITERS: [usize; 4] = [1, 8, 64, 256];
 /// Calls of one submission in the long log: 4 x 160 events are below the cap of a commit.
 const CALLS_PER_COMMIT: u64 = 160;
 
 /// What one round measured.
 #[derive(Clone)]
-struct Round {
-    per_second: f64,
+pub(crate) struct Round {
+    pub(crate) per_second: f64,
     /// Microseconds, sorted.
     latencies: Vec<u64>,
 }
 
 impl Round {
-    fn quantile(&self, part: usize, of: usize) -> u64 {
+    pub(crate) fn quantile(&self, part: usize, of: usize) -> u64 {
         let last = self.latencies.len().saturating_sub(1);
         self.latencies.get(last * part / of).copied().unwrap_or(0)
     }
 }
 
-/// Runs everything and prints a table; `--json FILE` writes the figures, `--log-only` leaves the commits out.
+/// Runs everything and prints tables; `--json FILE` writes the figures, `--log-only` and `--http-only` run one part.
 pub(crate) fn run(args: &[&str]) -> Done {
     let quick = args.contains(&"--quick");
     let json = args.iter().skip_while(|arg| **arg != "--json").nth(1);
     let (rounds, seconds, events) = if quick { (1, 0.5, 100_000) } else { (3, 2.0, 1_000_000) };
-    let alone = args.contains(&"--log-only");
-    let commits =
-        if alone { Vec::new() } else { commits(rounds, Duration::from_secs_f64(seconds))? };
-    let long = long_log(events)?;
+    let only = |flag: &str| args.contains(&flag);
+    let time = Duration::from_secs_f64(seconds);
+    let part = |wanted: bool| wanted && !only("--log-only");
+    let commits = if part(!only("--http-only")) { commits(rounds, time)? } else { Vec::new() };
+    let calls = if part(true) { crate::http::run(rounds, time)? } else { Vec::new() };
+    let long = if only("--http-only") { Value::Null } else { long_log(events)? };
     if let Some(path) = json {
-        let report = json!({ "commits": commits, "log": long });
+        let report = json!({ "commits": commits, "calls": calls, "log": long });
         File::create(path)?.write_all(serde_json::to_string_pretty(&report)?.as_bytes())?;
     }
     Ok(())
@@ -96,7 +98,7 @@ fn ratio((plain, ours): &(Round, Round)) -> f64 {
 }
 
 /// Runs `writers` threads for `time`; each calls what `make` gives it again and again.
-fn drive<F>(
+pub(crate) fn drive<F>(
     writers: usize,
     time: Duration,
     make: impl Fn(usize) -> F,
@@ -135,7 +137,11 @@ where
     Ok(Round { per_second, latencies })
 }
 
-fn ledger_round(folder: &Path, writers: usize, time: Duration) -> Result<Round, Box<dyn Error>> {
+pub(crate) fn ledger_round(
+    folder: &Path,
+    writers: usize,
+    time: Duration,
+) -> Result<Round, Box<dyn Error>> {
     let ledger = load::ledger(folder)?;
     drive(writers, time, |_| {
         let ledger = ledger.clone();
@@ -146,10 +152,14 @@ fn ledger_round(folder: &Path, writers: usize, time: Duration) -> Result<Round, 
     })
 }
 
-type Append = (Vec<u8>, Sender<()>);
+pub(crate) type Append = (Vec<u8>, Sender<()>);
 
 /// The same with a file: one thread appends whatever waits, syncs once, answers.
-fn plain_round(folder: &Path, writers: usize, time: Duration) -> Result<Round, Box<dyn Error>> {
+pub(crate) fn plain_round(
+    folder: &Path,
+    writers: usize,
+    time: Duration,
+) -> Result<Round, Box<dyn Error>> {
     let mut file = File::create(folder.join("plain"))?;
     let (queue, waiting) = sync_channel::<Append>(4_096);
     let appender = thread::spawn(move || append(&mut file, &waiting));
@@ -168,7 +178,7 @@ fn plain_round(folder: &Path, writers: usize, time: Duration) -> Result<Round, B
     round
 }
 
-fn append(file: &mut File, waiting: &Receiver<Append>) -> std::io::Result<()> {
+pub(crate) fn append(file: &mut File, waiting: &Receiver<Append>) -> std::io::Result<()> {
     while let Ok(first) = waiting.recv() {
         let mut group = vec![first];
         group.extend(waiting.try_iter().take(1_023));

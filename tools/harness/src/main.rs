@@ -1,7 +1,7 @@
 //! What is measured and what is crashed, as subcommands of one program.
 //!
 //! ```text
-//! harness bench [--quick] [--log-only] [--json FILE]     side by side with a plain file; tools/bench runs it
+//! harness bench [--quick] [--log-only|--http-only] [--json FILE]     side by side with a plain file; tools/bench runs it
 //! harness write DIR [--reopen N]            commits for ever, one line per acknowledged commit; tools/powerloss runs it
 //! harness check DIR ACKED                   opens DIR as after a crash: is everything on those lines there?
 //! ```
@@ -10,6 +10,7 @@
 
 mod bench;
 mod crash;
+mod http;
 mod load;
 
 use std::process::ExitCode;
