@@ -11,9 +11,9 @@
 //! end, an import or a lost side value left out is made up for in pieces, from the events and openings in the store. A reader
 //! looks at the event before it believes an answer, so that a wrong value costs an answer and never gives a false one.
 
-use super::{Ledger, Shared, lock};
+use super::{Draft, Ledger, Shared, lock};
 use crate::event::blind::Opening;
-use crate::event::{B16, Body, EpisodeName, Event};
+use crate::event::{B16, Body, EpisodeName, Event, Fixed, Redaction};
 use crate::limits::{BESIDE_CATCH_UP_MAX, FILES_SEARCH_MAX};
 use crate::merkle::hash::{Hash, sha256_parts};
 use crate::store::{Store, StoreError, layout};
@@ -22,6 +22,8 @@ use std::collections::BTreeMap;
 const UPTO: &[u8] = b"beside/upto";
 const REFS: &[u8] = b"ref/";
 const PATHS: &[u8] = b"path/";
+/// Stands for all paths of an episode: a redaction of the whole episode is found by it.
+const WHOLE: B16 = Fixed([0; 16]);
 /// Stands for no earlier intent.
 const NONE: u64 = u64::MAX;
 
@@ -58,14 +60,22 @@ impl Recent {
     }
 
     /// What the writer just made durable.
-    pub(super) fn tell(&mut self, episode: &EpisodeName, seq: u64, body: &Body, opening: &Opening) {
-        let all = opening.refs.iter().chain(&opening.more);
+    pub(super) fn tell(&mut self, seq: u64, draft: &Draft) {
+        let Some(episode) = &draft.episode else { return };
+        let all = draft.opening.iter().flat_map(|opening| opening.refs.iter().chain(&opening.more));
         self.named.extend(all.map(|hash| (episode.clone(), *hash, seq)));
-        if let Body::Intent(intent) = body {
-            let tokens = intent.files.iter().map(|(path, ..)| (episode.clone(), *path, seq));
-            self.paths.extend(tokens);
-        }
+        self.paths.extend(tokens(&draft.body).map(|token| (episode.clone(), token, seq)));
     }
+}
+
+/// The path tokens by which an event is found.
+fn tokens(body: &Body) -> impl Iterator<Item = B16> {
+    let (files, whole) = match body {
+        Body::Intent(intent) => (intent.files.as_slice(), None),
+        Body::Redaction(Redaction { refs: None, .. }) => (&[][..], Some(WHOLE)),
+        _ => (&[][..], None),
+    };
+    files.iter().map(|(path, ..)| *path).chain(whole)
 }
 
 /// Values on their way into the store, seen by those who make further ones.
@@ -108,10 +118,8 @@ impl Pairs<'_> {
         for item in layout::events(self.store, from).take(count) {
             let (seq, bytes) = item?;
             let Ok(Event { ep: Some(link), body, .. }) = Event::decode(&bytes) else { continue };
-            if let Body::Intent(intent) = &body {
-                for (token, ..) in &intent.files {
-                    self.link(&link.name, token, seq)?;
-                }
+            for token in tokens(&body) {
+                self.link(&link.name, &token, seq)?;
             }
             let opening = layout::opening(self.store, link.name.as_str(), seq)?;
             let opening = opening.and_then(|bytes| Opening::decode(&bytes).ok());
@@ -244,6 +252,18 @@ impl Ledger {
             }
         }
         Ok(Naming::Lost(next))
+    }
+
+    /// The newest redaction of the whole episode.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn redaction(&self, episode: &EpisodeName) -> Result<Option<u64>, StoreError> {
+        let Naming::Event(seq) = self.naming_path(episode, &WHOLE, u64::MAX)? else {
+            return Ok(None);
+        };
+        let event = self.event(seq)?.and_then(|bytes| Event::decode(&bytes).ok());
+        Ok(event.filter(|event| matches!(event.body, Body::Redaction(_))).map(|event| event.seq))
     }
 
     fn catch_up(&self) -> Result<(), StoreError> {

@@ -100,14 +100,20 @@ pub enum FileError {
     #[error("episode not found")]
     NotFound,
     /// Its payloads are gone.
-    #[error("the payloads of the episode were redacted")]
-    Redacted,
+    #[error("{}", redacted(*.0))]
+    Redacted(Option<u64>),
     /// The index does not reach so far yet.
     #[error("the index of paths is being made up; ask again in a second")]
     Behind,
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// What to say of an episode whose payloads are gone.
+pub(super) fn redacted(leaf: Option<u64>) -> String {
+    let at = leaf.map_or(String::new(), |leaf| format!(" at leaf {leaf}"));
+    format!("the payloads of the episode were redacted{at}")
 }
 
 /// Whose files, and up to which leaf.
@@ -175,7 +181,7 @@ impl Service {
         let row = row.filter(|_| super::view::may_see(caller, Some(episode)));
         let row = row.ok_or(FileError::NotFound)?;
         let key = ledger.episode_key(episode).filter(|_| !row.redacted);
-        let key = key.ok_or(FileError::Redacted)?;
+        let Some(key) = key else { return Err(FileError::Redacted(ledger.redaction(episode)?)) };
         let at = at.unwrap_or(u64::MAX - 1);
         let mut steps = 0;
         self.trace(&Moment { episode, key, at }, path, &mut steps, MOVES_MAX)

@@ -182,6 +182,11 @@ fn behind(message: String) -> Refusal {
     http::also(refusal, header::RETRY_AFTER, "1")
 }
 
+/// What was there was redacted.
+fn gone(message: String) -> Refusal {
+    http::error(StatusCode::GONE, "Redacted", message)
+}
+
 async fn log(service: &Service, head: &Parts) -> Result<Response, Refusal> {
     let caller = guest(service, head)?;
     let (from, limit) = http::page(head)?;
@@ -304,11 +309,14 @@ async fn object_of(service: &Service, head: &Parts, name: &str) -> Result<Respon
         http::bad_request("object ref must be sha256: and 64 lowercase hexadecimal digits")
     })?;
     let found = read(service, head, move |service| match service.object(&caller, &hash) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(ObjectError::NotFound) => Ok(None),
+        Ok(bytes) => Ok(Ok(bytes)),
         Err(ObjectError::Store(error)) => Err(error),
+        Err(other) => Ok(Err(other)),
     });
-    let bytes = found.await?.ok_or_else(|| http::not_found("object not found"))?;
+    let bytes = found.await?.map_err(|error| match error {
+        ObjectError::Redacted(_) => gone(error.to_string()),
+        _ => http::not_found("object not found"),
+    })?;
     if Accept::of(&head.headers).lists(BYTES) {
         return Ok(http::with(http::reply(StatusCode::OK, BYTES, bytes), header::VARY, "Accept"));
     }
