@@ -66,7 +66,13 @@ fn words(story: &Value) -> Vec<String> {
     ));
     lines.push(match decision.get("allowed").and_then(Value::as_bool) {
         None => "decided  nothing: the plan has no effect".to_owned(),
-        Some(false) => format!("decided  {}", text(decision, "denial")),
+        Some(false) => format!(
+            "decided  {}: {} in {}, {} left",
+            text(decision, "denial"),
+            text(decision, "effect"),
+            text(decision, "scope"),
+            number(decision, "budgetBefore")
+        ),
         Some(true) => format!(
             "decided  {} in {} may run: {} left before it, {} after",
             text(decision, "effect"),
@@ -75,15 +81,37 @@ fn words(story: &Value) -> Vec<String> {
             number(decision, "budgetAfter")
         ),
     });
-    let verdict = story.get("verdict").and_then(Value::as_str);
-    let verdict = verdict.map_or(String::new(), |verdict| format!(", closed as {verdict}"));
-    lines.push(format!("ended    {}{verdict}", text(story, "status")));
+    let granted = |leaf: &Value, grant: &Value| {
+        let (effect, scope) = (text(grant, "effect"), text(grant, "scope"));
+        let (budget, leaf) = (number(grant, "budget"), number(leaf, "leaf"));
+        format!("granted  {effect}={scope}:{budget} by leaf {leaf}")
+    };
+    if let Some(grants) = story.get("grants") {
+        let items = grants.get("items").and_then(Value::as_array).unwrap_or_default();
+        let used = |grant: &&Value| {
+            ["effect", "scope"].iter().all(|name| grant.get(name) == decision.get(name))
+        };
+        lines.extend(items.iter().filter(used).map(|grant| granted(grants, grant)));
+    }
+    for closure in story.get("closures").and_then(Value::as_array).unwrap_or_default() {
+        lines.push(format!(
+            "closed   {} by {}: {} ({} charged)",
+            text(closure, "verdict"),
+            text(closure, "by"),
+            text(closure, "evidence"),
+            number(closure, "charge")
+        ));
+    }
+    lines.push(format!("ended    {}", text(story, "status")));
     if let Some(problem) = story.get("problem").and_then(Value::as_str) {
         lines.push(format!("         {problem}"));
     }
+    // What an intent names is what it was to change.
+    let well = text(story, "status") == "ok" && story.get("problem") == Some(&Value::Null);
+    let did = if well { "changed " } else { "intended" };
     for file in story.get("files").and_then(Value::as_array).unwrap_or_default() {
         let (before, after) = (text(file, "before"), text(file, "after"));
-        lines.push(format!("changed  {}: {before} -> {after}", text(file, "path")));
+        lines.push(format!("{did} {}: {before} -> {after}", text(file, "path")));
     }
     for event in story.get("events").and_then(Value::as_array).unwrap_or_default() {
         lines.push(format!("logged   leaf {} {}", number(event, "leaf"), text(event, "kind")));

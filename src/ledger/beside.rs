@@ -1,11 +1,14 @@
-//! Indexes beside the log, that nobody trusts: which event names an object, which intents name a path.
+//! Indexes beside the log, that nobody trusts: the newest event that names an object, and all events that have a mark.
 //!
 //! ```text
-//! ref/  || SHA-256(episode || 0x00 || object)[..12]            ->  seq of the newest event with that object in its opening
-//! path/ || SHA-256(episode || 0x00 || token)[..12]             ->  seq of the newest intent with that path token
-//! path/ || SHA-256(episode || 0x00 || token)[..12] || seq:u64  ->  seq of the one before that intent; ff*8: there is none
-//! beside/upto                                                  ->  events looked at so far
+//! ref/  || SHA-256(episode || 0x00 || object)[..12]           ->  seq of the newest event with that object in its opening
+//! mark/ || SHA-256(episode || 0x00 || mark)[..12]             ->  seq of the newest event with that mark
+//! mark/ || SHA-256(episode || 0x00 || mark)[..12] || seq:u64  ->  seq of the one before that event; ff*8: there is none
+//! beside/upto                                                 ->  events looked at so far
 //! ```
+//!
+//! The marks of an event are 16 bytes each: an intent has the path tokens of its files, a closure its invocation, a session
+//! event the session's id, a redaction of a whole episode zeros.
 //!
 //! They are written about once a second, off the commit path; until then what the writer told is in memory. What an unclean
 //! end, an import or a lost side value left out is made up for in pieces, from the events and openings in the store. A reader
@@ -21,8 +24,8 @@ use std::collections::BTreeMap;
 
 const UPTO: &[u8] = b"beside/upto";
 const REFS: &[u8] = b"ref/";
-const PATHS: &[u8] = b"path/";
-/// Stands for all paths of an episode: a redaction of the whole episode is found by it.
+const MARKS: &[u8] = b"mark/";
+/// The mark of what is about a whole episode.
 const WHOLE: B16 = Fixed([0; 16]);
 /// Stands for no earlier intent.
 const NONE: u64 = u64::MAX;
@@ -32,8 +35,8 @@ const NONE: u64 = u64::MAX;
 pub(super) struct Recent {
     /// Episode, object and event, oldest first.
     named: Vec<(EpisodeName, Hash, u64)>,
-    /// Episode, path token and intent, oldest first.
-    paths: Vec<(EpisodeName, B16, u64)>,
+    /// Episode, mark and event, oldest first.
+    marked: Vec<(EpisodeName, B16, u64)>,
     /// First event that was never looked at, and the first that the writer told of itself.
     behind: Option<(u64, u64)>,
 }
@@ -64,18 +67,21 @@ impl Recent {
         let Some(episode) = &draft.episode else { return };
         let all = draft.opening.iter().flat_map(|opening| opening.refs.iter().chain(&opening.more));
         self.named.extend(all.map(|hash| (episode.clone(), *hash, seq)));
-        self.paths.extend(tokens(&draft.body).map(|token| (episode.clone(), token, seq)));
+        let marks = marks(draft.inv, &draft.body).map(|mark| (episode.clone(), mark, seq));
+        self.marked.extend(marks);
     }
 }
 
-/// The path tokens by which an event is found.
-fn tokens(body: &Body) -> impl Iterator<Item = B16> {
-    let (files, whole) = match body {
+/// The marks of an event.
+fn marks(inv: Option<B16>, body: &Body) -> impl Iterator<Item = B16> {
+    let (files, one) = match body {
         Body::Intent(intent) => (intent.files.as_slice(), None),
+        Body::Closure(_) => (&[][..], inv),
+        Body::Session(session) => (&[][..], Some(session.id)),
         Body::Redaction(Redaction { refs: None, .. }) => (&[][..], Some(WHOLE)),
         _ => (&[][..], None),
     };
-    files.iter().map(|(path, ..)| *path).chain(whole)
+    files.iter().map(|(path, ..)| *path).chain(one)
 }
 
 /// Values on their way into the store, seen by those who make further ones.
@@ -101,9 +107,9 @@ impl Pairs<'_> {
         Ok(())
     }
 
-    /// The intent at `seq` names the path. They come in their order; one that is linked already stays as it is.
-    fn link(&mut self, episode: &EpisodeName, token: &B16, seq: u64) -> Result<(), StoreError> {
-        let newest = key(PATHS, episode, &token.0);
+    /// The event at `seq` has the mark. They come in their order; one that is linked already stays as it is.
+    fn link(&mut self, episode: &EpisodeName, mark: &B16, seq: u64) -> Result<(), StoreError> {
+        let newest = key(MARKS, episode, &mark.0);
         let known = self.get(&newest)?;
         if known.is_none_or(|known| known < seq) {
             self.pairs.insert(link_key(&newest, seq), known.unwrap_or(NONE));
@@ -117,9 +123,11 @@ impl Pairs<'_> {
         let count = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
         for item in layout::events(self.store, from).take(count) {
             let (seq, bytes) = item?;
-            let Ok(Event { ep: Some(link), body, .. }) = Event::decode(&bytes) else { continue };
-            for token in tokens(&body) {
-                self.link(&link.name, &token, seq)?;
+            let Ok(Event { ep: Some(link), inv, body, .. }) = Event::decode(&bytes) else {
+                continue;
+            };
+            for mark in marks(inv, &body) {
+                self.link(&link.name, &mark, seq)?;
             }
             let opening = layout::opening(self.store, link.name.as_str(), seq)?;
             let opening = opening.and_then(|bytes| Opening::decode(&bytes).ok());
@@ -145,11 +153,11 @@ impl Shared {
     /// it is in the store, so that a reader finds it in one of the two.
     pub(super) fn index_beside(&self, size: u64) -> Result<(), StoreError> {
         let _one_at_a_time = lock(&self.indexing);
-        let (named, paths, behind) = {
+        let (named, marked, behind) = {
             let recent = lock(&self.beside);
-            (recent.named.clone(), recent.paths.clone(), recent.behind)
+            (recent.named.clone(), recent.marked.clone(), recent.behind)
         };
-        if named.is_empty() && paths.is_empty() && behind.is_none() {
+        if named.is_empty() && marked.is_empty() && behind.is_none() {
             return Ok(());
         }
         let mut made = Pairs { store: self.store.as_ref(), pairs: BTreeMap::new() };
@@ -164,14 +172,14 @@ impl Shared {
             made.name(episode, hash, *seq)?;
         }
         // A link is to the intent before, so these wait until all before them are linked.
-        let linked = if left.is_none() { paths.as_slice() } else { &[] };
-        for (episode, token, seq) in linked {
-            made.link(episode, token, *seq)?;
+        let linked = if left.is_none() { marked.as_slice() } else { &[] };
+        for (episode, mark, seq) in linked {
+            made.link(episode, mark, *seq)?;
         }
         made.write(upto)?;
         let mut recent = lock(&self.beside);
         recent.named.drain(..named.len());
-        recent.paths.drain(..linked.len());
+        recent.marked.drain(..linked.len());
         recent.behind = left;
         Ok(())
     }
@@ -203,24 +211,24 @@ impl Ledger {
         Ok(if behind { Naming::Behind } else { Naming::Nothing })
     }
 
-    /// The newest intent of `episode` before leaf `before` that may name the path token; the caller looks at it.
+    /// The newest event of `episode` before leaf `before` that may have the mark; the caller looks at it.
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn naming_path(
+    pub fn named_before(
         &self,
         episode: &EpisodeName,
-        token: &B16,
+        mark: &B16,
         before: u64,
     ) -> Result<Naming, StoreError> {
         self.catch_up()?;
         let recent = {
             let recent = lock(&self.shared.beside);
-            let mut paths = recent.paths.iter().rev();
-            let fits = |(ep, path, seq): &&(EpisodeName, B16, u64)| {
-                *seq < before && path == token && ep == episode
+            let mut marked = recent.marked.iter().rev();
+            let fits = |(ep, own, seq): &&(EpisodeName, B16, u64)| {
+                *seq < before && own == mark && ep == episode
             };
-            paths.find(fits).map(|(.., seq)| *seq)
+            marked.find(fits).map(|(.., seq)| *seq)
         };
         if let Some(seq) = recent {
             return Ok(Naming::Event(seq));
@@ -230,7 +238,7 @@ impl Ledger {
             return Ok(Naming::Behind);
         }
         let store = self.shared.store.as_ref();
-        let newest = key(PATHS, episode, &token.0);
+        let newest = key(MARKS, episode, &mark.0);
         // Whoever goes back one by one is at a link already.
         let mut next = match stored(store, &link_key(&newest, before))? {
             Some(next) => next,
@@ -259,7 +267,7 @@ impl Ledger {
     /// # Errors
     /// [`StoreError`].
     pub fn redaction(&self, episode: &EpisodeName) -> Result<Option<u64>, StoreError> {
-        let Naming::Event(seq) = self.naming_path(episode, &WHOLE, u64::MAX)? else {
+        let Naming::Event(seq) = self.named_before(episode, &WHOLE, u64::MAX)? else {
             return Ok(None);
         };
         let event = self.event(seq)?.and_then(|bytes| Event::decode(&bytes).ok());
@@ -288,5 +296,5 @@ fn link_key(newest: &[u8], seq: u64) -> Vec<u8> {
 }
 
 fn is_link(key: &[u8]) -> bool {
-    key.starts_with(PATHS) && key.len() > PATHS.len() + 12
+    key.starts_with(MARKS) && key.len() > MARKS.len() + 12
 }

@@ -249,7 +249,7 @@ impl Service {
         before: u64,
         view: &mut FileView,
     ) -> Result<Option<u64>, FileError> {
-        match self.inner.ledger.naming_path(moment.episode, token, before)? {
+        match self.inner.ledger.named_before(moment.episode, token, before)? {
             Naming::Event(seq) => Ok(Some(seq)),
             Naming::Nothing => Ok(None),
             Naming::Behind => Err(FileError::Behind),

@@ -74,7 +74,7 @@ fn what_is_being_written_aside_is_found_meanwhile() {
         assert!(found.commit.is_some());
         let naming = ledger.naming(&ep(), &object).expect("readable");
         assert_eq!(naming, Naming::Event(plan + 1));
-        let naming = ledger.naming_path(&ep(), &path(), u64::MAX).expect("readable");
+        let naming = ledger.named_before(&ep(), &path(), u64::MAX).expect("readable");
         assert_eq!(naming, Naming::Event(plan + 1));
     };
     let look = holds.clone();
@@ -97,7 +97,8 @@ fn intents_of_a_path_are_linked_back_to_the_first() {
     for number in 0..20 {
         let call = CallOf::new(number);
         let intent =
-            ledger.commit_blocking(call.intent(transition, 100 - number, false)).expect("it").first + 1;
+            ledger.commit_blocking(call.intent(transition, 100 - number, false)).expect("it").first
+                + 1;
         ledger.commit_blocking(call.closure(intent, Verdict::InDoubt)).expect("closed");
         intents.push(intent);
         if number % 7 == 3 {
@@ -106,7 +107,8 @@ fn intents_of_a_path_are_linked_back_to_the_first() {
     }
     let back = |ledger: &Ledger| {
         let (mut before, mut seen) = (u64::MAX, Vec::new());
-        while let Naming::Event(seq) = ledger.naming_path(&ep(), &path(), before).expect("readable")
+        while let Naming::Event(seq) =
+            ledger.named_before(&ep(), &path(), before).expect("readable")
         {
             seen.push(seq);
             before = seq;
@@ -115,12 +117,12 @@ fn intents_of_a_path_are_linked_back_to_the_first() {
         seen
     };
     assert_eq!(back(&ledger), intents);
-    let middle = ledger.naming_path(&ep(), &path(), intents[9]).expect("readable");
+    let middle = ledger.named_before(&ep(), &path(), intents[9]).expect("readable");
     assert_eq!(middle, Naming::Event(intents[8]));
-    let between = ledger.naming_path(&ep(), &path(), intents[9] + 1).expect("readable");
+    let between = ledger.named_before(&ep(), &path(), intents[9] + 1).expect("readable");
     assert_eq!(between, Naming::Event(intents[9]));
     let elsewhere = EpisodeName::parse("ep2").expect("a name");
-    let foreign = ledger.naming_path(&elsewhere, &path(), u64::MAX).expect("readable");
+    let foreign = ledger.named_before(&elsewhere, &path(), u64::MAX).expect("readable");
     assert_eq!(foreign, Naming::Nothing);
     for side in [Side::Keep, Side::Drop] {
         let after = world.with(world.store.crash(side));
@@ -153,8 +155,8 @@ fn a_lost_index_says_so_until_it_is_made_up_for() {
     let after = world.with(world.store.crash(Side::Drop));
     let ledger = after.open().expect("opens");
     // Opening made up for one piece, and one of the looks here for the rest; none of them said that there is nothing.
-    let mut answers = vec![ledger.naming_path(&ep(), &path(), u64::MAX).expect("readable")];
-    answers.push(ledger.naming_path(&ep(), &path(), u64::MAX).expect("readable"));
+    let mut answers = vec![ledger.named_before(&ep(), &path(), u64::MAX).expect("readable")];
+    answers.push(ledger.named_before(&ep(), &path(), u64::MAX).expect("readable"));
     assert!(!answers.contains(&Naming::Nothing), "{answers:?}");
     assert_eq!(answers[1], Naming::Event(intent));
     assert_eq!(ledger.naming(&ep(), &object).expect("readable"), Naming::Event(intent));
