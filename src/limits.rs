@@ -94,8 +94,10 @@ pub const SEEN_SEARCH_MAX: u64 = 1_000;
 pub const FILES_SEARCH_MAX: u64 = 10_000;
 /// Live streams at once. Each wakes for every head: at 1,000 heads a second 64 of them take a fraction of one core.
 pub const STREAMS_MAX: usize = 64;
-/// Events that the indexes of objects and paths make up for at once: some 20 microseconds each, 0.4 s in a second.
+/// Events that the indexes beside the log make up for at once: some 20 microseconds each, 0.4 s in a second.
 pub const BESIDE_CATCH_UP_MAX: u64 = 20_000;
+/// Calls that an episode's description lists: five reads each.
+pub const EPISODE_CALLS_MAX: usize = 50;
 /// Files that a story lists; an intent may hold 512.
 pub const STORY_FILES_MAX: usize = 100;
 /// Events looked through for one page of objects of a kind.

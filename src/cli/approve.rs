@@ -1,22 +1,15 @@
 //! `worldlog approvals`, `approve`, `decline`: calls that wait for a person.
 
-use super::node::Options as NodeArgs;
+use super::Done;
+use super::ask::At;
 use super::out::Out;
-use super::{Done, ask, place};
 use crate::canon::{Value, object};
-use std::path::PathBuf;
 
 /// `approvals`.
 #[derive(Debug, clap::Args)]
 pub(super) struct List {
     #[command(flatten)]
-    data: place::DataArgs,
-    /// File of the guard, when no server runs.
-    #[arg(long, value_name = "G")]
-    guard: Option<PathBuf>,
-    /// Answer in JSON.
-    #[arg(long)]
-    json: bool,
+    at: At,
 }
 
 /// `approve` and `decline`.
@@ -31,19 +24,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "S", default_value_t = 900)]
     ttl: u32,
     #[command(flatten)]
-    data: place::DataArgs,
-    /// File of the guard, when no server runs.
-    #[arg(long, value_name = "G")]
-    guard: Option<PathBuf>,
-    /// Answer in JSON.
-    #[arg(long)]
-    json: bool,
+    at: At,
 }
 
 pub(super) fn list(args: &List, out: &mut Out) -> Done {
-    let node = NodeArgs::of(&args.data, None, args.guard.as_deref());
-    let answer = ask::ask(&node, &object([("verb", "approvals".into())]))?;
-    if args.json {
+    let answer = args.at.ask(&object([("verb", "approvals".into())]))?;
+    if args.at.json {
         out.json(&answer);
         return Ok(0);
     }
@@ -61,7 +47,6 @@ pub(super) fn list(args: &List, out: &mut Out) -> Done {
 }
 
 pub(super) fn run(args: &Args, verdict: &str, out: &mut Out) -> Done {
-    let node = NodeArgs::of(&args.data, None, args.guard.as_deref());
     let request = object([
         ("session", args.session.clone().into()),
         ("token", args.token.as_str().into()),
@@ -69,8 +54,8 @@ pub(super) fn run(args: &Args, verdict: &str, out: &mut Out) -> Done {
         ("verb", "approve".into()),
         ("verdict", verdict.into()),
     ]);
-    let answer = ask::ask(&node, &request)?;
-    if args.json {
+    let answer = args.at.ask(&request)?;
+    if args.at.json {
         out.json(&answer);
         return Ok(0);
     }

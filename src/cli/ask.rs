@@ -5,13 +5,37 @@ use super::{Failure, place, request};
 use crate::canon::{self, Value};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Where the log is, for a verb that asks for one thing.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct At {
+    #[command(flatten)]
+    pub(super) data: place::DataArgs,
+    /// Folder of the worktrees, when no server runs [default: <data>/workspace].
+    #[arg(long, value_name = "W")]
+    workspace: Option<PathBuf>,
+    /// File of the guard, when no server runs.
+    #[arg(long, value_name = "G")]
+    guard: Option<PathBuf>,
+    /// Answer in JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl At {
+    /// Has `request` done, by the server or here.
+    pub(super) fn ask(&self, request: &Value) -> Result<Value, Failure> {
+        let node = Options::of(&self.data, self.workspace.as_deref(), self.guard.as_deref());
+        ask(&node, request)
+    }
+}
 
 /// Bytes of an answer: 500 entries of 1 KiB, and sessions by the thousand.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Has `request` done, by the server or here.
-pub(super) fn ask(args: &Options, request: &Value) -> Result<Value, Failure> {
+fn ask(args: &Options, request: &Value) -> Result<Value, Failure> {
     let data = args.data()?;
     if let Some(answer) = server(&data, request)? {
         return Ok(answer);

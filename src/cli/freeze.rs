@@ -1,10 +1,9 @@
 //! `worldlog freeze`, `thaw`: no new effects in an episode, or anywhere.
 
-use super::node::Options as NodeArgs;
+use super::Done;
+use super::ask::At;
 use super::out::Out;
-use super::{Done, ask, place};
 use crate::canon::object;
-use std::path::PathBuf;
 
 /// `freeze` and `thaw`.
 #[derive(Debug, clap::Args)]
@@ -19,28 +18,21 @@ pub(super) struct Args {
     #[arg(long)]
     now: bool,
     #[command(flatten)]
-    data: place::DataArgs,
-    /// File of the guard, when no server runs.
-    #[arg(long, value_name = "G")]
-    guard: Option<PathBuf>,
-    /// Answer in JSON.
-    #[arg(long)]
-    json: bool,
+    at: At,
 }
 
 pub(super) fn run(args: &Args, frozen: bool, out: &mut Out) -> Done {
     if args.now && !frozen {
         return Err(super::Failure::usage("--now stops what runs: it belongs to `freeze`"));
     }
-    let node = NodeArgs::of(&args.data, None, args.guard.as_deref());
     let request = object([
         ("episode", args.episode.clone().into()),
         ("frozen", frozen.into()),
         ("now", args.now.into()),
         ("verb", "freeze".into()),
     ]);
-    let answer = ask::ask(&node, &request)?;
-    if args.json {
+    let answer = args.at.ask(&request)?;
+    if args.at.json {
         out.json(&answer);
         return Ok(0);
     }

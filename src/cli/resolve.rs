@@ -1,10 +1,9 @@
 //! `worldlog resolve`: a person looked, and says what became of an effect that is in doubt.
 
-use super::node::Options as NodeArgs;
+use super::Done;
+use super::ask::At;
 use super::out::Out;
-use super::{Done, ask, place};
 use crate::canon::{Value, object};
-use std::path::PathBuf;
 
 /// `resolve`.
 #[derive(Debug, clap::Args)]
@@ -14,16 +13,7 @@ pub(super) struct Args {
     /// What became of its effect.
     verdict: Verdict,
     #[command(flatten)]
-    data: place::DataArgs,
-    /// Folder of the worktrees, when no server runs [default: <data>/workspace].
-    #[arg(long, value_name = "W")]
-    workspace: Option<PathBuf>,
-    /// File of the guard, when no server runs.
-    #[arg(long, value_name = "G")]
-    guard: Option<PathBuf>,
-    /// Answer in JSON.
-    #[arg(long)]
-    json: bool,
+    at: At,
 }
 
 /// What a person can say.
@@ -36,15 +26,14 @@ pub(super) enum Verdict {
 }
 
 pub(super) fn run(args: &Args, out: &mut Out) -> Done {
-    let node = NodeArgs::of(&args.data, args.workspace.as_deref(), args.guard.as_deref());
     let landed = args.verdict == Verdict::Landed;
     let request = object([
         ("invocation", args.invocation.as_str().into()),
         ("landed", landed.into()),
         ("verb", "resolve".into()),
     ]);
-    let answer = ask::ask(&node, &request)?;
-    if args.json {
+    let answer = args.at.ask(&request)?;
+    if args.at.json {
         out.json(&answer);
         return Ok(0);
     }

@@ -1,9 +1,9 @@
 //! `worldlog session`: begin, list and end sessions.
 
-use super::node::Options as NodeArgs;
+use super::ask::At;
 use super::out::Out;
 use super::token::Delivery;
-use super::{Done, Failure, ask, place};
+use super::{Done, Failure, place};
 use crate::canon::{Value, object};
 use crate::service::GrantSpec;
 use std::path::PathBuf;
@@ -56,30 +56,15 @@ pub(super) struct To {
     /// New file for the token, mode 0600 [default: the terminal, else <data>/<episode>.token].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Folder of the worktrees, when no server runs [default: <data>/workspace].
-    #[arg(long, value_name = "W")]
-    workspace: Option<PathBuf>,
-    /// File of the guard, when no server runs.
-    #[arg(long, value_name = "G")]
-    guard: Option<PathBuf>,
     #[command(flatten)]
-    data: place::DataArgs,
-    /// Answer in JSON.
-    #[arg(long)]
-    json: bool,
+    at: At,
 }
 
 /// `session list`.
 #[derive(Debug, clap::Args)]
 pub(super) struct List {
-    /// File of the guard, when no server runs.
-    #[arg(long, value_name = "G")]
-    guard: Option<PathBuf>,
     #[command(flatten)]
-    data: place::DataArgs,
-    /// Answer in JSON.
-    #[arg(long)]
-    json: bool,
+    at: At,
 }
 
 /// `session extend`.
@@ -93,14 +78,8 @@ pub(super) struct Extend {
     /// What it may spend instead of its grants; may be repeated. What was spent stays spent.
     #[arg(long = "grant", value_name = "GRANT")]
     grants: Vec<String>,
-    /// File of the guard, when no server runs.
-    #[arg(long, value_name = "G")]
-    guard: Option<PathBuf>,
     #[command(flatten)]
-    data: place::DataArgs,
-    /// Answer in JSON.
-    #[arg(long)]
-    json: bool,
+    at: At,
 }
 
 /// `session rotate`.
@@ -117,14 +96,8 @@ pub(super) struct Rotate {
 pub(super) struct Revoke {
     /// Name of a session or its first eight digits at least, or an episode: all of its sessions.
     which: String,
-    /// File of the guard, when no server runs.
-    #[arg(long, value_name = "G")]
-    guard: Option<PathBuf>,
     #[command(flatten)]
-    data: place::DataArgs,
-    /// Answer in JSON.
-    #[arg(long)]
-    json: bool,
+    at: At,
 }
 
 pub(super) fn run(verb: Verb, out: &mut Out) -> Done {
@@ -181,17 +154,16 @@ fn begin(new: &New, out: &mut Out) -> Done {
 
 /// Asks for a session and hands its token over.
 pub(super) fn create(to: &To, name: &str, request: &Value, out: &mut Out) -> Done {
-    let data = to.data.path()?;
+    let data = to.at.data.path()?;
     // A bad name would lead elsewhere; the log refuses it in words.
     let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     let default = place::token(&data, if plain { name } else { "refused" });
     let delivery = Delivery::plan(to.out.clone(), default)?;
-    let args = NodeArgs::of(&to.data, to.workspace.as_deref(), to.guard.as_deref());
-    let answer = ask::ask(&args, request)?;
+    let answer = to.at.ask(request)?;
     let member = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or("");
     let session = member("session");
     let shown = delivery.deliver(member("token"), session)?;
-    if to.json {
+    if to.at.json {
         out.json(&object([("session", session.into()), shown.member()]));
     } else {
         out.line(format!("session {session}"));
@@ -213,9 +185,8 @@ fn prolong(args: &Extend, out: &mut Out) -> Done {
         ("ttl", args.ttl.map_or(Value::Null, Value::from)),
         ("verb", "session-change".into()),
     ]);
-    let node = NodeArgs::of(&args.data, None, args.guard.as_deref());
-    let answer = ask::ask(&node, &request)?;
-    if args.json {
+    let answer = args.at.ask(&request)?;
+    if args.at.json {
         out.json(&answer);
         return Ok(0);
     }
@@ -225,9 +196,8 @@ fn prolong(args: &Extend, out: &mut Out) -> Done {
 }
 
 fn show(list: &List, out: &mut Out) -> Done {
-    let args = NodeArgs::of(&list.data, None, list.guard.as_deref());
-    let answer = ask::ask(&args, &object([("verb", "session-list".into())]))?;
-    if list.json {
+    let answer = list.at.ask(&object([("verb", "session-list".into())]))?;
+    if list.at.json {
         out.json(&answer);
         return Ok(0);
     }
@@ -249,11 +219,10 @@ fn show(list: &List, out: &mut Out) -> Done {
 }
 
 fn end(revoke: &Revoke, out: &mut Out) -> Done {
-    let args = NodeArgs::of(&revoke.data, None, revoke.guard.as_deref());
     let request =
         object([("verb", "session-revoke".into()), ("which", revoke.which.as_str().into())]);
-    let answer = ask::ask(&args, &request)?;
-    if revoke.json {
+    let answer = revoke.at.ask(&request)?;
+    if revoke.at.json {
         out.json(&answer);
         return Ok(0);
     }

@@ -1,10 +1,9 @@
 //! `worldlog unresolved`: calls whose effect nobody could settle.
 
-use super::node::Options as NodeArgs;
+use super::Done;
+use super::ask::At;
 use super::out::Out;
-use super::{Done, ask, place};
 use crate::canon::{Value, object};
-use std::path::PathBuf;
 
 /// `unresolved`.
 #[derive(Debug, clap::Args)]
@@ -13,24 +12,17 @@ pub(super) struct Args {
     #[arg(long, value_name = "LEAF", default_value_t = 0)]
     from: u64,
     #[command(flatten)]
-    data: place::DataArgs,
-    /// File of the guard, when no server runs.
-    #[arg(long, value_name = "G")]
-    guard: Option<PathBuf>,
-    /// Answer in JSON.
-    #[arg(long)]
-    json: bool,
+    at: At,
 }
 
 pub(super) fn run(args: &Args, out: &mut Out) -> Done {
-    let node = NodeArgs::of(&args.data, None, args.guard.as_deref());
     let request = object([
         ("from", args.from.into()),
         ("limit", super::request::ENTRIES_MAX.into()),
         ("verb", "unresolved".into()),
     ]);
-    let answer = ask::ask(&node, &request)?;
-    if args.json {
+    let answer = args.at.ask(&request)?;
+    if args.at.json {
         out.json(&answer);
         return Ok(0);
     }

@@ -1,10 +1,9 @@
 //! `worldlog why REF`: the story behind an entry, an invocation, a leaf or an object, for a person.
 
-use super::node::Options as NodeArgs;
+use super::Done;
+use super::ask::At;
 use super::out::Out;
-use super::{Done, ask, place};
 use crate::canon::{Value, object};
-use std::path::PathBuf;
 
 /// `why`.
 #[derive(Debug, clap::Args)]
@@ -12,20 +11,13 @@ pub(super) struct Args {
     /// sha256:…, an entry (N or entry:N), leaf:N, or an invocation.
     reference: String,
     #[command(flatten)]
-    data: place::DataArgs,
-    /// File of the guard, when no server runs.
-    #[arg(long, value_name = "G")]
-    guard: Option<PathBuf>,
-    /// Answer in JSON.
-    #[arg(long)]
-    json: bool,
+    at: At,
 }
 
 pub(super) fn run(args: &Args, out: &mut Out) -> Done {
-    let node = NodeArgs::of(&args.data, None, args.guard.as_deref());
     let request = object([("ref", args.reference.as_str().into()), ("verb", "why".into())]);
-    let story = ask::ask(&node, &request)?;
-    if args.json {
+    let story = args.at.ask(&request)?;
+    if args.at.json {
         out.json(&story);
         return Ok(0);
     }

@@ -262,16 +262,14 @@ impl Prepared {
     }
 
     /// The same effect refused, because what stands at `path` is not what the session last saw, or expects (`None`:
-    /// nothing). For whoever compares `base` with that; an effect that changes nothing stays as it is.
+    /// nothing). For whoever compares `base` with that. What was expected at a path that the effect does not change is not
+    /// promised either.
     #[must_use]
     pub fn moved_on(self, path: &str, seen: Option<&Hash>) -> Self {
-        if self.base.is_empty() {
-            return self;
-        }
         let why = match self.base.iter().find(|standing| standing.path == path) {
             None => {
                 format!(
-                    "{} was expected at {}, which is no path of this call",
+                    "{} was expected at {}, which is no path that this call changes",
                     named(seen),
                     shown(path)
                 )

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The marks of an event are 16 bytes each: an intent has the path tokens of its files, a closure its invocation, a session
-//! event the session's id, a redaction of a whole episode zeros.
+//! event the session's id, a commit ff*16, a redaction of a whole episode zeros.
 //!
 //! They are written about once a second, off the commit path; until then what the writer told is in memory. What an unclean
 //! end, an import or a lost side value left out is made up for in pieces, from the events and openings in the store. A reader
@@ -27,7 +27,9 @@ const REFS: &[u8] = b"ref/";
 const MARKS: &[u8] = b"mark/";
 /// The mark of what is about a whole episode.
 const WHOLE: B16 = Fixed([0; 16]);
-/// Stands for no earlier intent.
+/// The mark of an episode's commits.
+const CALL: B16 = Fixed([0xff; 16]);
+/// Stands for no earlier event.
 const NONE: u64 = u64::MAX;
 
 /// What is not in the indexes yet.
@@ -77,6 +79,7 @@ fn marks(inv: Option<B16>, body: &Body) -> impl Iterator<Item = B16> {
     let (files, one) = match body {
         Body::Intent(intent) => (intent.files.as_slice(), None),
         Body::Closure(_) => (&[][..], inv),
+        Body::Commit(_) => (&[][..], Some(CALL)),
         Body::Session(session) => (&[][..], Some(session.id)),
         Body::Redaction(Redaction { refs: None, .. }) => (&[][..], Some(WHOLE)),
         _ => (&[][..], None),
@@ -260,6 +263,26 @@ impl Ledger {
             }
         }
         Ok(Naming::Lost(next))
+    }
+
+    /// The newest commits of an episode, newest first; while the index is being made up it may have fewer.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn commits_of(
+        &self,
+        episode: &EpisodeName,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        let (mut found, mut before) = (Vec::new(), u64::MAX);
+        while found.len() < limit
+            && let Naming::Event(seq) = self.named_before(episode, &CALL, before)?
+        {
+            before = seq;
+            let event = self.event(seq)?.and_then(|bytes| Event::decode(&bytes).ok());
+            found.extend(event.filter(|event| matches!(event.body, Body::Commit(_))));
+        }
+        Ok(found)
     }
 
     /// The newest redaction of the whole episode.

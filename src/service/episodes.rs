@@ -1,9 +1,10 @@
 //! Episodes as they stand: budgets, who may spend them, what is open, what nobody could settle.
 
 use super::view::may_see;
-use super::{Caller, Service};
+use super::{Caller, LogEntry, Service};
 use crate::canon::{Value, object};
 use crate::event::{B16, EpisodeName, Grant, Role, hex};
+use crate::limits::EPISODE_CALLS_MAX;
 use crate::state::{DoubtRow, SessionRow, State};
 use crate::store::StoreError;
 
@@ -80,6 +81,19 @@ impl Service {
             }
             views
         })
+    }
+
+    /// The newest calls of an episode, newest first, at most [`EPISODE_CALLS_MAX`].
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn newest_calls(
+        &self,
+        caller: Option<&Caller>,
+        name: &EpisodeName,
+    ) -> Result<Vec<LogEntry>, StoreError> {
+        let newest = self.inner.ledger.commits_of(name, EPISODE_CALLS_MAX)?;
+        newest.iter().filter_map(|event| self.entry(caller, event).transpose()).collect()
     }
 
     /// Calls whose effect nobody could settle, from the intent at `from` on: for anybody what events tell, and for those

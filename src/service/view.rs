@@ -187,7 +187,7 @@ impl Service {
         self.inner.ledger.entry_count()
     }
 
-    fn entry(
+    pub(super) fn entry(
         &self,
         caller: Option<&Caller>,
         event: &Event,

@@ -1,13 +1,14 @@
 //! The A2A front where a script cannot reach: bytes that have to be equal, copies of one request at once, faults of the
 //! store, and crashes between a request and the one that is sent again.
 
+use crate::support::slow::Slow;
 use crate::support::{Answer, Running, World, exchange, request};
 use worldlog::canon::{self, Value};
 use worldlog::event::{ApprovalVerdict, hex};
 use worldlog::merkle::hash::sha256;
 use worldlog::service::GrantSpec;
 use worldlog::store::memory::Fault;
-use worldlog::transitions::{Demand, Transition, find};
+use worldlog::transitions::find;
 
 /// A world with an agent, served.
 struct Asked {
@@ -441,53 +442,17 @@ fn a_page_of_tasks_ends_with_the_output_that_makes_it_large() {
     assert_eq!(page(&token), (1, String::new()));
 }
 
-/// A tool whose plan waits for the test.
-struct Slow;
-
-static HOLD: std::sync::Mutex<()> = std::sync::Mutex::new(());
-static REACHED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-
-impl Transition for Slow {
-    fn tool(&self) -> &'static str {
-        "test-slow"
-    }
-    fn title(&self) -> &'static str {
-        "Slow"
-    }
-    fn description(&self) -> &'static str {
-        "Takes its time."
-    }
-    fn source(&self) -> &'static str {
-        "test-slow"
-    }
-    fn access(&self) -> Demand {
-        find("ailang-read").expect("a tool").access()
-    }
-    fn declared(&self) -> &'static [Demand] {
-        find("ailang-read").expect("a tool").declared()
-    }
-    fn input_schema(&self) -> Value {
-        find("ailang-read").expect("a tool").input_schema()
-    }
-    fn plan(&self, args: &Value) -> Value {
-        REACHED.store(true, std::sync::atomic::Ordering::SeqCst);
-        drop(HOLD.lock().expect("no panic"));
-        find("ailang-read").expect("a tool").plan(args)
-    }
-}
-
 #[test]
 fn a_copy_of_a_call_under_way_is_refused_and_answered_once_it_is_over() {
-    let world = World::with_tools(&[&Slow]);
+    static SLOW: Slow = Slow::new();
+    let world = World::with_tools(&[&SLOW]);
     let token = world.agent("ep1", 10);
     let asked = Asked::on(world, token);
-    let held = HOLD.lock().expect("no panic");
+    let held = SLOW.hold();
     let (address, bytes) =
         (asked.running.address, asked.bytes(&asked.token, "", &send("one", "test-slow", READ)));
     let first = asked.runtime.spawn(async move { exchange(address, &bytes).await });
-    while !REACHED.load(std::sync::atomic::Ordering::SeqCst) {
-        std::thread::yield_now();
-    }
+    SLOW.wait();
     let copy = asked.send("one", "test-slow", READ);
     assert_eq!(message(&copy), "task id already used in this session");
     assert_eq!(at(&copy, &["error", "data", "safe_to_repeat"]).as_bool(), Some(false));

@@ -4,6 +4,7 @@
 //! Time is the test's: deadlines are reached by moving the runtime's clock, never by waiting.
 
 mod deadlines;
+mod failed;
 mod files;
 mod finish;
 mod ids;

@@ -1,54 +1,16 @@
 //! What a script cannot say of the MCP front: news of long calls, and a client of other people.
 
+use crate::support::slow::Slow;
 use crate::support::{World, read_answer, request};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use worldlog::canon::{self, Value};
-use worldlog::transitions::{Demand, Transition, find};
 
 mod rust_client;
 
-/// `ailang-read` whose plan waits for the test.
-struct Slow(Mutex<()>);
-
-/// One a test: they run side by side.
-static SLOW: [Slow; 2] = [Slow(Mutex::new(())), Slow(Mutex::new(()))];
-
-impl Slow {
-    fn hold(&self) -> MutexGuard<'_, ()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Transition for Slow {
-    fn tool(&self) -> &'static str {
-        "test-slow"
-    }
-    fn title(&self) -> &'static str {
-        "Slow"
-    }
-    fn description(&self) -> &'static str {
-        "Takes its time."
-    }
-    fn source(&self) -> &'static str {
-        "test-slow"
-    }
-    fn access(&self) -> Demand {
-        find("ailang-read").expect("a tool").access()
-    }
-    fn declared(&self) -> &'static [Demand] {
-        find("ailang-read").expect("a tool").declared()
-    }
-    fn input_schema(&self) -> Value {
-        find("ailang-read").expect("a tool").input_schema()
-    }
-    fn plan(&self, args: &Value) -> Value {
-        drop(self.hold());
-        find("ailang-read").expect("a tool").plan(args)
-    }
-}
+static FIRST: Slow = Slow::new();
+static SECOND: Slow = Slow::new();
 
 /// The events of a call of the slow tool, which is let go after more than a heartbeat; and the answer's media type.
 fn events(slow: &'static Slow, accept: &str, meta: &str, held: bool) -> (String, Vec<Value>) {
@@ -100,7 +62,7 @@ fn progress(event: &Value) -> Option<(u64, String)> {
 #[test]
 fn a_long_call_tells_how_far_it_is_when_asked() {
     let (media, events) =
-        events(&SLOW[0], "application/json, text/event-stream", r#"{"progressToken":"t-1"}"#, true);
+        events(&FIRST, "application/json, text/event-stream", r#"{"progressToken":"t-1"}"#, true);
     assert_eq!(media, "text/event-stream");
     let (last, news) = events.split_last().expect("events");
     assert_eq!(last.get("id").and_then(Value::as_str), Some("c-1"));
@@ -121,10 +83,10 @@ fn a_long_call_tells_how_far_it_is_when_asked() {
 #[test]
 fn a_quick_call_and_one_that_did_not_ask_have_one_answer() {
     let both = "application/json, text/event-stream";
-    let (media, told) = events(&SLOW[1], both, r#"{"progressToken":7}"#, false);
+    let (media, told) = events(&SECOND, both, r#"{"progressToken":7}"#, false);
     assert_eq!((media.as_str(), told.len()), ("text/event-stream", 1));
-    let (_, told) = events(&SLOW[1], both, "{}", true);
+    let (_, told) = events(&SECOND, both, "{}", true);
     assert_eq!(told.len(), 1);
-    let (media, told) = events(&SLOW[1], "application/json", r#"{"progressToken":7}"#, true);
+    let (media, told) = events(&SECOND, "application/json", r#"{"progressToken":7}"#, true);
     assert_eq!((media.as_str(), told.len()), ("application/json", 1));
 }

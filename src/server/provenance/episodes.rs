@@ -52,12 +52,18 @@ pub(super) fn list(service: &Service, head: &Parts) -> Result<Response, Refusal>
     Ok(http::json(&object([("items", Value::Array(items))])))
 }
 
-pub(super) fn one(service: &Service, head: &Parts, text: &str) -> Result<Response, Refusal> {
+pub(super) async fn one(service: &Service, head: &Parts, text: &str) -> Result<Response, Refusal> {
     http::query(head, [])?;
     let caller = guest(service, head)?;
-    let found = service.episode(caller.as_ref(), &name(text)?);
-    let found = found.ok_or_else(|| http::not_found("episode not found"))?;
-    Ok(http::json(&found.to_value()))
+    let name = name(text)?;
+    let found = service.episode(caller.as_ref(), &name);
+    let mut value = found.ok_or_else(|| http::not_found("episode not found"))?.to_value();
+    let calls = read(service, head, move |service| service.newest_calls(caller.as_ref(), &name));
+    let calls = calls.await?.iter().map(crate::service::LogEntry::to_value).collect();
+    if let Value::Object(members) = &mut value {
+        members.insert("calls".to_owned(), Value::Array(calls));
+    }
+    Ok(http::json(&value))
 }
 
 /// Authority comes first: without it the answer does not depend on the name or the path.

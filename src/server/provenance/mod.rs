@@ -66,7 +66,7 @@ pub(super) async fn answer(rim: &Rim, head: &Parts) -> Response {
         Route::Tile(text) => tile(service, head, text).await,
         Route::Unresolved => episodes::unresolved(service, head).await,
         Route::Episodes => episodes::list(service, head),
-        Route::Episode(name) => episodes::one(service, head, name),
+        Route::Episode(name) => episodes::one(service, head, name).await,
         Route::File(name, path) => episodes::file(service, head, (name, path)).await,
         Route::Why(text) => why::story(service, head, text).await,
         Route::OfKind(name) => why::of_kind(service, head, name).await,

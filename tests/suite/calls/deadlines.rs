@@ -4,13 +4,12 @@
 
 use super::{bodies, caller, check, content, spent, write};
 use crate::support::World;
+use crate::support::slow::Slow;
 use std::sync::mpsc;
 use std::time::Duration;
-use worldlog::canon::Value;
 use worldlog::event::{Body, ClosedBy, Verdict};
 use worldlog::limits::{EFFECT_MS_MAX, INVOCATION_MS_MAX, PLAN_MS_MAX};
 use worldlog::service::{Answer, CallError, Phase, Progress};
-use worldlog::transitions::{Demand, Transition, find};
 
 fn runtime() -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -156,45 +155,13 @@ fn a_call_that_waits_too_long_for_its_episode_did_not_begin() {
     check(&world);
 }
 
-/// A tool whose plan waits for the test.
-struct Slow;
-
-static HOLD: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
-impl Transition for Slow {
-    fn tool(&self) -> &'static str {
-        "test-slow"
-    }
-    fn title(&self) -> &'static str {
-        "Slow"
-    }
-    fn description(&self) -> &'static str {
-        "Takes its time."
-    }
-    fn source(&self) -> &'static str {
-        "test-slow"
-    }
-    fn access(&self) -> Demand {
-        find("ailang-read").expect("a tool").access()
-    }
-    fn declared(&self) -> &'static [Demand] {
-        find("ailang-read").expect("a tool").declared()
-    }
-    fn input_schema(&self) -> Value {
-        find("ailang-read").expect("a tool").input_schema()
-    }
-    fn plan(&self, args: &Value) -> Value {
-        drop(HOLD.lock().expect("no panic"));
-        find("ailang-read").expect("a tool").plan(args)
-    }
-}
-
 #[test]
 fn a_plan_that_takes_too_long_commits_nothing() {
-    let world = World::with_tools(&[&Slow]);
+    static SLOW: Slow = Slow::new();
+    let world = World::with_tools(&[&SLOW]);
     let token = world.agent("ep1", 10);
     super::invoke(&world, &token, super::read("hello.ail")).expect("an answer");
-    let held = HOLD.lock().expect("no panic");
+    let held = SLOW.hold();
     let said = runtime().block_on(async {
         let (service, caller) = (world.service.clone(), caller(&world, &token));
         let call = super::call("test-slow", r#"{"path":"hello.ail"}"#);

@@ -85,6 +85,8 @@ fn a_caller_may_say_what_it_expects() {
     assert_eq!(refused(&world, &token, expecting("b.txt", None, write("b.txt", "x"))), None);
     // What it names and does not touch cannot be promised.
     assert!(refused(&world, &token, expecting("c.txt", None, write("b.txt", "y"))).is_some());
+    let said = refused(&world, &token, expecting("a.txt", Some("x"), read("a.txt")));
+    assert!(said.expect("refused").contains("no path that this call changes"));
     // It goes before what was seen, and guards an edit too.
     world.file("a.txt", "theirs");
     assert_eq!(

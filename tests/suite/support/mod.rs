@@ -9,6 +9,7 @@
 //! Time stands still and randomness is a seed, so that a run differs from the next in its port only.
 
 pub(crate) mod script;
+pub(crate) mod slow;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
