@@ -37,7 +37,7 @@ pub(super) async fn begin(rim: &Rim, head: &Parts) -> Result<Response, Refusal> 
         (Ok(Some(last)), _) => http::index(last).and_then(|last| last.checked_add(1)),
         (Ok(None), Some(text)) => http::index(text),
         // The state is ahead of what is durable, and may be taken back.
-        (Ok(None), None) => Some(read(service, head, |service| service.entries()).await?),
+        (Ok(None), None) => Some(read(service, head, Service::entries).await?),
         (Err(()), _) => None,
     };
     let from =

@@ -77,7 +77,7 @@ fn what_is_being_written_aside_is_found_meanwhile() {
         let naming = ledger.named_before(&ep(), &path(), u64::MAX).expect("readable");
         assert_eq!(naming, Naming::Event(plan + 1));
     };
-    let look = holds.clone();
+    let look = holds;
     *store.look.lock().expect("a look") = Some(Box::new(move || {
         look(&reader);
         *counted.lock().expect("a count") += 1;
