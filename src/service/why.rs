@@ -101,7 +101,6 @@ impl Service {
         if let Some(value) = self.why_transition(&hash)? {
             return Ok(value);
         }
-        let mut behind = false;
         for episode in self.visible(caller) {
             match self.inner.ledger.naming(&episode, &hash)? {
                 Naming::Event(seq) => {
@@ -115,11 +114,12 @@ impl Service {
                     ];
                     return self.story(Some(caller), &inv, more);
                 }
-                Naming::Behind => behind = true,
+                // Each look makes up for a piece; going on would make up for all of it in one answer.
+                Naming::Behind => return Err(WhyError::Behind),
                 Naming::Nothing | Naming::Lost(_) => {}
             }
         }
-        Err(if behind { WhyError::Behind } else { WhyError::NotFound })
+        Err(WhyError::NotFound)
     }
 
     /// The newest transition with this source or schema. They belong to no episode and hide nothing.

@@ -7,6 +7,7 @@ mod deadlines;
 mod failed;
 mod files;
 mod finish;
+mod flat;
 mod ids;
 mod operator;
 mod stale;
