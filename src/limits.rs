@@ -75,6 +75,10 @@ pub const COSIGNATURE_SECONDS_MAX: u64 = (1 << 63) - 1;
 
 /// Bytes of objects that one episode may store.
 pub const EPISODE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Bytes that the bodies of all requests may hold at once, small ones apart: 64 of the largest.
+pub const BODIES_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// A body up to this size always has room: 1,024 connections hold 64 MiB of them.
+pub const SMALL_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Milliseconds that a client waits for one call.
 pub const INVOCATION_MS_MAX: u64 = 20_000;
 /// Milliseconds of one plan: 20 s less the effect's 10 s, and less 6 s in which finish, outcome and commit fit.

@@ -10,6 +10,7 @@
 //! browser client, so no answer has a CORS header.
 
 use crate::canon::{Value, object};
+use crate::limits::{BODIES_BYTES_MAX, SMALL_BODY_BYTES_MAX};
 use crate::service::{Caller, Service, StoreError, Unauthenticated};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
@@ -19,9 +20,10 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// An answer on its way out.
 pub(super) type Response = hyper::Response<UnsyncBoxBody<Bytes, Infallible>>;
@@ -271,29 +273,68 @@ pub(super) enum BodyFault {
     Slow,
     /// It ended before its announced end.
     Cut,
+    /// Too many large bodies are being read.
+    Crowded,
+}
+
+/// What the bodies of all requests may hold at once, by the kibibyte.
+#[derive(Debug, Clone)]
+pub(super) struct Room(Arc<Semaphore>);
+
+impl Room {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(BODIES_BYTES_MAX / 1024)))
+    }
+
+    fn take(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let kibibytes = u32::try_from(bytes.div_ceil(1024)).ok()?;
+        Arc::clone(&self.0).try_acquire_many_owned(kibibytes).ok()
+    }
+}
+
+/// A body, and its place among those of all requests until it is dropped.
+#[derive(Debug)]
+pub(super) struct Body {
+    bytes: Vec<u8>,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl std::ops::Deref for Body {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// Reads a body of at most `limit` bytes within `time`. A longer one is refused by its announced length, or else at the
-/// first byte too many.
+/// first byte too many. A small one always has room: whoever sends large ones slowly stops nobody else.
 pub(super) async fn read_body(
     body: &mut Incoming,
     limit: usize,
     time: Duration,
-) -> Result<Vec<u8>, BodyFault> {
-    if body.size_hint().lower() > limit as u64 {
+    room: &Room,
+) -> Result<Body, BodyFault> {
+    let hint = body.size_hint();
+    if hint.lower() > limit as u64 {
         return Err(BodyFault::TooLarge);
     }
+    let most = hint.exact().unwrap_or(limit as u64);
     let whole = async {
-        let mut bytes = Vec::new();
+        let (mut bytes, mut taken) = (Vec::new(), None);
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| BodyFault::Cut)?;
             let Some(data) = frame.data_ref() else { continue };
-            if bytes.len() + data.len() > limit {
+            let length = bytes.len() + data.len();
+            if length > limit {
                 return Err(BodyFault::TooLarge);
+            }
+            if length > SMALL_BODY_BYTES_MAX && taken.is_none() {
+                taken = Some(room.take(most).ok_or(BodyFault::Crowded)?);
             }
             bytes.extend_from_slice(data);
         }
-        Ok(bytes)
+        Ok(Body { bytes, _room: taken })
     };
     tokio::time::timeout(time, whole).await.unwrap_or(Err(BodyFault::Slow))
 }

@@ -18,6 +18,7 @@ mod a2a;
 mod beside;
 mod http;
 mod mcp;
+mod patient;
 mod provenance;
 mod rpc;
 
@@ -30,6 +31,7 @@ use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use patient::Patient;
 use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
@@ -59,6 +61,8 @@ pub struct Config {
     pub head_timeout: Duration,
     /// How long a request's body may take.
     pub body_timeout: Duration,
+    /// How long nothing of an answer may be read by its client.
+    pub read_timeout: Duration,
 }
 
 impl Default for Config {
@@ -67,6 +71,7 @@ impl Default for Config {
             hosts: Vec::new(),
             head_timeout: Duration::from_secs(5),
             body_timeout: Duration::from_secs(30),
+            read_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -76,6 +81,8 @@ struct Rim {
     service: Service,
     gate: Gate,
     config: Config,
+    /// What bodies may hold at once.
+    room: http::Room,
     /// Places for live streams.
     streams: Arc<Semaphore>,
     /// Changes when the server is to stop: what has no end of its own ends then.
@@ -122,7 +129,14 @@ pub async fn serve(
     let gate = Gate::new(listener.local_addr()?.port(), &config.hosts);
     let (stop, stopped) = watch::channel(());
     let streams = Arc::new(Semaphore::new(STREAMS_MAX));
-    let rim = Arc::new(Rim { service, gate, config, streams, stopped: stopped.clone() });
+    let rim = Arc::new(Rim {
+        service,
+        gate,
+        config,
+        room: http::Room::new(),
+        streams,
+        stopped: stopped.clone(),
+    });
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
@@ -190,11 +204,13 @@ async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(rim.config.head_timeout)
         .max_buf_size(HEAD_BYTES_MAX);
+    let patience = rim.config.read_timeout;
     let service = service_fn(move |request| {
         let rim = Arc::clone(&rim);
         async move { Ok::<_, Infallible>(rim.answer(request).await) }
     });
-    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let stream = TokioIo::new(Patient::new(stream, patience));
+    let mut serving = pin!(builder.serve_connection(stream, service));
     let served = tokio::select! {
         served = serving.as_mut() => served,
         _ = stopped.changed() => {

@@ -98,7 +98,7 @@ pub(super) async fn answer(rim: &Rim, head: &Parts, body: &mut Incoming) -> Resp
     let version = Version::of(head);
     // Who sends a version that is not spoken here still reads the errors of the newest.
     let dialect = if version == Ok(Version::Old) { Dialect::V01 } else { Dialect::V10 };
-    let bytes = http::read_body(body, BODY_BYTES_MAX, rim.config.body_timeout).await;
+    let bytes = http::read_body(body, BODY_BYTES_MAX, rim.config.body_timeout, &rim.room).await;
     // A session may end while its body is on the way.
     let caller = match http::caller(&rim.service, &head.headers) {
         Ok(caller) => caller,
@@ -175,6 +175,7 @@ fn bodiless(fault: BodyFault) -> &'static str {
         BodyFault::TooLarge => "the body has more than 1048576 bytes",
         BodyFault::Slow => "the body did not arrive in time",
         BodyFault::Cut => "the body ended before its announced end",
+        BodyFault::Crowded => "too many large bodies are on the way; send it again in a second",
     }
 }
 

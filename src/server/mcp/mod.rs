@@ -70,7 +70,8 @@ pub(super) async fn answer(rim: &Rim, head: &Parts, body: &mut Incoming) -> Resp
         let text = "Accept must admit application/json or text/event-stream";
         return http::error(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", text).into();
     }
-    let bytes = match http::read_body(body, BODY_BYTES_MAX, rim.config.body_timeout).await {
+    let read = http::read_body(body, BODY_BYTES_MAX, rim.config.body_timeout, &rim.room).await;
+    let bytes = match read {
         Ok(bytes) => bytes,
         Err(fault) => return bodiless(fault),
     };
@@ -131,6 +132,11 @@ fn bodiless(fault: BodyFault) -> Response {
         }
         BodyFault::Cut => {
             (StatusCode::BAD_REQUEST, "BadRequest", "the body ended before its announced end")
+        }
+        BodyFault::Crowded => {
+            let text = "too many large bodies are on the way; send it again in a second";
+            let refusal = http::error(StatusCode::SERVICE_UNAVAILABLE, "Crowded", text);
+            return http::also(refusal, header::RETRY_AFTER, "1").into();
         }
     };
     http::error(status, class, text).into()

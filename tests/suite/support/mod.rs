@@ -146,6 +146,7 @@ impl World {
             hosts: vec!["log.example".to_owned(), "other.example:8443".to_owned()],
             head_timeout: Duration::from_millis(400),
             body_timeout: Duration::from_millis(400),
+            read_timeout: Duration::from_millis(400),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("its address");
