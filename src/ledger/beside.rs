@@ -171,8 +171,9 @@ impl Shared {
             left = (to < end).then_some((to, end));
             upto = if left.is_some() { to } else { size };
         }
+        // Newer than all that was looked at: no need to ask what the index has.
         for (episode, hash, seq) in &named {
-            made.name(episode, hash, *seq)?;
+            made.pairs.insert(key(REFS, episode, hash), *seq);
         }
         // A link is to the intent before, so these wait until all before them are linked.
         let linked = if left.is_none() { marked.as_slice() } else { &[] };

@@ -273,8 +273,12 @@ impl Service {
         };
         let invocation = inv.to_string();
         let status = found.outcome.as_ref().map(|(_, Outcome { status, .. })| *status);
+        let end = found.commit.as_ref().map(|(event, _)| event.seq);
+        let end = end.or(found.closure.as_ref().map(|(event, _)| event.seq));
+        if end.is_some_and(|end| end > moment.at) {
+            return self.closed_by_then(moment, &inv);
+        }
         Ok(match (&found.commit, &found.closure) {
-            (Some((event, _)), _) if event.seq > moment.at => Fate::Nothing,
             (Some((_, commit)), _) if status == Some(Status::Ok) && commit.refused => Fate::Nothing,
             (Some((event, _)), _) if status == Some(Status::Ok) => Fate::Took(Took {
                 plan: intent.plan,
@@ -283,11 +287,23 @@ impl Service {
                 files: self.opened(moment, seq, &intent)?,
             }),
             (Some((event, _)), _) => Fate::Doubt(event.seq, invocation),
-            (None, Some((event, closure)))
-                if event.seq <= moment.at && closure.verdict != Verdict::NotHappened =>
-            {
+            (None, Some((event, closure))) if closure.verdict != Verdict::NotHappened => {
                 Fate::Doubt(event.seq, invocation)
             }
+            _ => Fate::Nothing,
+        })
+    }
+
+    /// What was known of a call that ended later: it was under way, or in doubt until a person settled it.
+    fn closed_by_then(&self, moment: &Moment<'_>, inv: &B16) -> Result<Fate, StoreError> {
+        let before = moment.at.saturating_add(1);
+        let Naming::Event(seq) = self.inner.ledger.named_before(moment.episode, inv, before)?
+        else {
+            return Ok(Fate::Nothing);
+        };
+        let closed = self.read(seq)?.filter(|event| event.inv == Some(*inv));
+        Ok(match closed.map(|event| event.body) {
+            Some(Body::Closure(_)) => Fate::Doubt(seq, inv.to_string()),
             _ => Fate::Nothing,
         })
     }

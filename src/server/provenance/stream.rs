@@ -110,7 +110,10 @@ impl Live {
         for entry in &entries {
             let json = entry.to_value().to_bytes();
             let text = format!("id: {}\ndata: {}\n\n", entry.entry, String::from_utf8_lossy(&json));
-            self.parts.send(Bytes::from(text)).await.ok()?;
+            tokio::select! {
+                sent = self.parts.send(Bytes::from(text)) => sent.ok()?,
+                _ = self.stopped.changed() => return None,
+            }
             self.next = entry.entry + 1;
         }
         Some(entries.len() == PAGE)

@@ -137,6 +137,9 @@ fn what_may_have_happened_is_told_beside_what_did() {
     world.service.resolve(&inv, true).expect("settled");
     let view = look(&world, &token, "a.txt", None);
     assert_eq!((bytes(&view), view.doubt), ("two".to_owned(), None));
+    // Until then it was not known, and a look at that moment says so.
+    let then = look(&world, &token, "a.txt", Some(leaf));
+    assert_eq!((bytes(&then), then.doubt), ("one".to_owned(), Some((leaf, invocation))));
     check(&world);
 }
 
