@@ -14,6 +14,7 @@
 //! end, an import or a lost side value left out is made up for in pieces, from the events and openings in the store. A reader
 //! looks at the event before it believes an answer, so that a wrong value costs an answer and never gives a false one.
 
+use super::tend::end_key;
 use super::{Draft, Ledger, Shared, lock};
 use crate::event::blind::Opening;
 use crate::event::{B16, Body, EpisodeName, Event, Fixed, Redaction};
@@ -41,6 +42,12 @@ pub(super) struct Recent {
     marked: Vec<(EpisodeName, B16, u64)>,
     /// First event that was never looked at, and the first that the writer told of itself.
     behind: Option<(u64, u64)>,
+    /// What the store has under [`UPTO`], and what is just being written there. Anything else: the values are gone.
+    upto: Option<u64>,
+    coming: Option<u64>,
+    /// How often they went while the log was open, ends of calls among them; and whether they are not all made up for.
+    losses: u64,
+    lost: bool,
 }
 
 /// What a reader asked for.
@@ -59,9 +66,21 @@ pub enum Naming {
 impl Recent {
     /// The indexes of a log of `size` events that is now opened.
     pub(super) fn open(store: &dyn Store, size: u64) -> Result<Self, StoreError> {
-        let upto = stored(store, UPTO)?.unwrap_or(0).min(size);
-        let behind = (upto < size).then_some((upto, size));
-        Ok(Self { behind, ..Self::default() })
+        let upto = stored(store, UPTO)?;
+        let seen = upto.unwrap_or(0).min(size);
+        let behind = (seen < size).then_some((seen, size));
+        Ok(Self { behind, upto, ..Self::default() })
+    }
+
+    /// Looks whether the store still has what was written to it; if not, all of the log is to be looked at again.
+    fn check(&mut self, store: &dyn Store, size: u64) -> Result<(), StoreError> {
+        let found = stored(store, UPTO)?;
+        if found != self.upto && (found.is_none() || found != self.coming) {
+            tracing::warn!("the indexes beside the log are gone, and are made again");
+            self.losses += 1;
+            (self.upto, self.lost, self.behind) = (found, true, Some((0, size)));
+        }
+        Ok(())
     }
 
     /// What the writer just made durable.
@@ -103,7 +122,10 @@ impl Pairs<'_> {
 
     /// The event at `seq` names the object, unless the index has a newer one.
     fn name(&mut self, episode: &EpisodeName, object: &Hash, seq: u64) -> Result<(), StoreError> {
-        let key = key(REFS, episode, object);
+        self.raise(key(REFS, episode, object), seq)
+    }
+
+    fn raise(&mut self, key: Vec<u8>, seq: u64) -> Result<(), StoreError> {
         if self.get(&key)?.is_none_or(|known| known < seq) {
             self.pairs.insert(key, seq);
         }
@@ -129,6 +151,9 @@ impl Pairs<'_> {
             let Ok(Event { ep: Some(link), inv, body, .. }) = Event::decode(&bytes) else {
                 continue;
             };
+            if let (Body::Commit(_) | Body::Closure(_), Some(inv)) = (&body, inv) {
+                self.raise(end_key(&inv), seq)?;
+            }
             for mark in marks(inv, &body) {
                 self.link(&link.name, &mark, seq)?;
             }
@@ -142,12 +167,15 @@ impl Pairs<'_> {
     }
 
     /// Links before what points at them, and how far they go last of all: what a crash leaves is a beginning.
-    fn write(self, upto: u64) -> Result<(), StoreError> {
+    fn write(self, upto: u64) -> Result<bool, StoreError> {
+        let store = self.store;
         let (links, ends): (Vec<_>, Vec<_>) =
             self.pairs.into_iter().partition(|(key, _)| is_link(key));
         let all = links.into_iter().chain(ends).chain([(UPTO.to_vec(), upto)]);
         let pairs: Vec<_> = all.map(|(key, seq)| (key, seq.to_be_bytes().to_vec())).collect();
-        self.store.side_put(&pairs)
+        store.side_put(&pairs)?;
+        // A store that cannot keep side values says nothing of it.
+        Ok(stored(store, UPTO)? == Some(upto))
     }
 }
 
@@ -156,13 +184,15 @@ impl Shared {
     /// it is in the store, so that a reader finds it in one of the two.
     pub(super) fn index_beside(&self, size: u64) -> Result<(), StoreError> {
         let _one_at_a_time = lock(&self.indexing);
-        let (named, marked, behind) = {
-            let recent = lock(&self.beside);
-            (recent.named.clone(), recent.marked.clone(), recent.behind)
+        let (named, marked, behind, losses) = {
+            let mut recent = lock(&self.beside);
+            recent.check(self.store.as_ref(), size)?;
+            let nothing = recent.named.is_empty() && recent.marked.is_empty();
+            if nothing && recent.behind.is_none() && recent.upto.is_some() {
+                return Ok(());
+            }
+            (recent.named.clone(), recent.marked.clone(), recent.behind, recent.losses)
         };
-        if named.is_empty() && marked.is_empty() && behind.is_none() {
-            return Ok(());
-        }
         let mut made = Pairs { store: self.store.as_ref(), pairs: BTreeMap::new() };
         let (mut left, mut upto) = (None, size);
         if let Some((from, end)) = behind {
@@ -180,11 +210,25 @@ impl Shared {
         for (episode, mark, seq) in linked {
             made.link(episode, mark, *seq)?;
         }
-        made.write(upto)?;
+        lock(&self.beside).coming = Some(upto);
+        let written = made.write(upto)?;
         let mut recent = lock(&self.beside);
-        recent.named.drain(..named.len());
-        recent.marked.drain(..linked.len());
-        recent.behind = left;
+        recent.coming = None;
+        // What went meanwhile was found to be gone by a reader: all of it is to be looked at again.
+        if written && recent.losses == losses {
+            recent.named.drain(..named.len());
+            recent.marked.drain(..linked.len());
+            recent.behind = left;
+            recent.lost &= left.is_some();
+        }
+        if written {
+            recent.upto = Some(upto);
+        } else {
+            // Memory is not to fill up with what the log has anyway.
+            recent.named.retain(|(.., seq)| *seq >= size);
+            recent.marked.retain(|(.., seq)| *seq >= size);
+            (recent.lost, recent.behind) = (true, Some((0, size)));
+        }
         Ok(())
     }
 }
@@ -195,6 +239,10 @@ impl Ledger {
     /// # Errors
     /// [`StoreError`].
     pub fn naming(&self, episode: &EpisodeName, object: &Hash) -> Result<Naming, StoreError> {
+        self.twice(|| self.look_for(episode, object))
+    }
+
+    fn look_for(&self, episode: &EpisodeName, object: &Hash) -> Result<Naming, StoreError> {
         self.catch_up()?;
         let recent = {
             let recent = lock(&self.shared.beside);
@@ -220,6 +268,15 @@ impl Ledger {
     /// # Errors
     /// [`StoreError`].
     pub fn named_before(
+        &self,
+        episode: &EpisodeName,
+        mark: &B16,
+        before: u64,
+    ) -> Result<Naming, StoreError> {
+        self.twice(|| self.look_back(episode, mark, before))
+    }
+
+    fn look_back(
         &self,
         episode: &EpisodeName,
         mark: &B16,
@@ -298,7 +355,27 @@ impl Ledger {
         Ok(event.filter(|event| matches!(event.body, Body::Redaction(_))).map(|event| event.seq))
     }
 
-    fn catch_up(&self) -> Result<(), StoreError> {
+    /// Looks again when there was nothing and the indexes turn out to be gone.
+    fn twice(&self, look: impl Fn() -> Result<Naming, StoreError>) -> Result<Naming, StoreError> {
+        match look()? {
+            Naming::Nothing | Naming::Lost(_) if self.lost()? => look(),
+            found => Ok(found),
+        }
+    }
+
+    /// Whether the indexes went while the log was open, and are not all made up for: then nobody can tell that a call has
+    /// no end.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn lost(&self) -> Result<bool, StoreError> {
+        let size = self.published().head.size;
+        let mut recent = lock(&self.shared.beside);
+        recent.check(self.shared.store.as_ref(), size)?;
+        Ok(recent.lost)
+    }
+
+    pub(super) fn catch_up(&self) -> Result<(), StoreError> {
         let behind = lock(&self.shared.beside).behind.is_some();
         if behind { self.shared.index_beside(self.published().head.size) } else { Ok(()) }
     }

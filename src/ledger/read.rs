@@ -166,7 +166,14 @@ impl Ledger {
     /// # Errors
     /// [`StoreError`].
     pub fn find(&self, inv: &B16) -> Result<Option<Found>, StoreError> {
-        let Some(end) = self.shared.end_of(inv)? else { return Ok(None) };
+        let end = match self.shared.end_of(inv)? {
+            None if self.lost()? => {
+                self.catch_up()?;
+                self.shared.end_of(inv)?
+            }
+            end => end,
+        };
+        let Some(end) = end else { return Ok(None) };
         let mut found = Found::default();
         let Some(event) = self.parsed(end)? else { return Ok(None) };
         let (mut plan, mut intent) = (None, None);

@@ -146,6 +146,6 @@ impl Shared {
     }
 }
 
-fn end_key(inv: &B16) -> Vec<u8> {
+pub(super) fn end_key(inv: &B16) -> Vec<u8> {
     [b"end/".as_slice(), &inv.0].concat()
 }

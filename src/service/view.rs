@@ -262,6 +262,7 @@ impl Service {
         // It may have become durable since the first look.
         match ledger.find(inv)? {
             Some(found) => self.receipt_of(caller, found),
+            None if ledger.lost()? => Ok(Receipt::Open),
             None => Ok(Receipt::NotStarted),
         }
     }

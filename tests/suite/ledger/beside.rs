@@ -1,6 +1,8 @@
 //! The indexes beside the log: what they hold is found at every moment, and what they lack is made up for in pieces.
 
 use super::world::{Acked, CallOf, START, World, begin, ep, key};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use worldlog::event::{B16, EpisodeName, Freeze, Status, Verdict};
 use worldlog::ledger::{Draft, Ledger, Naming, Submission, open};
@@ -10,10 +12,24 @@ use worldlog::store::{Batch, Pair, Receipt, Store, StoreError};
 
 type Look = Box<dyn Fn() + Send>;
 
-/// A store beneath which somebody looks whenever side values are about to be written.
+/// A store beneath which somebody looks whenever side values are about to be written, and which may lose all of them.
 struct Watched {
     below: Arc<MemoryStore>,
     look: Mutex<Option<Look>>,
+    side: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
+    /// Whether side values are kept at all.
+    keeps: AtomicBool,
+}
+
+impl Watched {
+    fn new(below: Arc<MemoryStore>) -> Arc<Self> {
+        let (look, side, keeps) = (Mutex::new(None), Mutex::default(), AtomicBool::new(true));
+        Arc::new(Self { below, look, side, keeps })
+    }
+
+    fn lose(&self) {
+        self.side.lock().expect("values").clear();
+    }
 }
 
 impl Store for Watched {
@@ -37,11 +53,14 @@ impl Store for Watched {
         if let Some(look) = self.look.lock().expect("a look").as_ref() {
             look();
         }
-        self.below.side_put(pairs)
+        if self.keeps.load(Ordering::SeqCst) {
+            self.side.lock().expect("values").extend(pairs.iter().cloned());
+        }
+        Ok(())
     }
 
     fn side_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.below.side_get(key)
+        Ok(self.side.lock().expect("values").get(key).cloned())
     }
 
     fn free_bytes(&self) -> Result<u64, StoreError> {
@@ -56,7 +75,7 @@ fn path() -> B16 {
 #[test]
 fn what_is_being_written_aside_is_found_meanwhile() {
     let world = World::new();
-    let store = Arc::new(Watched { below: world.store.clone(), look: Mutex::new(None) });
+    let store = Watched::new(world.store.clone());
     let mut config = world.config();
     config.store = store.clone();
     let ledger = open(config).expect("opens");
@@ -86,6 +105,52 @@ fn what_is_being_written_aside_is_found_meanwhile() {
     assert!(*looks.lock().expect("a count") >= 2, "both indexes are written");
     *store.look.lock().expect("a look") = None;
     holds(&ledger);
+}
+
+#[test]
+fn values_that_go_while_the_log_is_open_are_made_again() {
+    let world = World::new();
+    let store = Watched::new(world.store.clone());
+    let mut config = world.config();
+    config.store = store.clone();
+    let ledger = open(config).expect("opens");
+    let transition = begin(&ledger, &mut Acked::default(), 10).expect("begins");
+    let call = CallOf::new(0);
+    let intent = call.intent(transition, 10, false);
+    let object = intent.drafts[1].opening.clone().expect("an opening").refs[0];
+    let plan = ledger.commit_blocking(intent).expect("commits").first;
+    ledger.commit_blocking(call.outcome(plan, Status::Failed, 10)).expect("commits");
+    ledger.tend().expect("tended");
+    let ended = |ledger: &Ledger| ledger.find(&call.inv).expect("readable").is_some();
+    let named = |ledger: &Ledger| ledger.naming(&ep(), &object).expect("readable");
+    let back = |ledger: &Ledger| ledger.named_before(&ep(), &path(), u64::MAX).expect("readable");
+
+    store.lose();
+    assert!(ended(&ledger), "by a reader of ends");
+    assert!(!ledger.lost().expect("readable"), "all is made up for");
+    store.lose();
+    assert_eq!(back(&ledger), Naming::Event(plan + 1), "by a reader of marks");
+    store.lose();
+    assert_eq!(named(&ledger), Naming::Event(plan + 1), "by a reader of objects");
+    store.lose();
+    ledger
+        .commit_blocking(Submission {
+            drafts: vec![Draft::plain(Some(&ep()), Freeze { frozen: false })],
+            ..Submission::default()
+        })
+        .expect("commits");
+    ledger.tend().expect("tended");
+    assert!(!ledger.lost().expect("readable"), "by the work of each second");
+    assert!(ended(&ledger) && named(&ledger) == back(&ledger));
+
+    // When they cannot be kept at all, nobody is told that there is nothing.
+    store.keeps.store(false, Ordering::SeqCst);
+    store.lose();
+    assert!(!ended(&ledger) && ledger.lost().expect("readable"));
+    assert_eq!((named(&ledger), back(&ledger)), (Naming::Behind, Naming::Behind));
+    store.keeps.store(true, Ordering::SeqCst);
+    assert!(ended(&ledger) && named(&ledger) == Naming::Event(plan + 1));
+    assert!(!ledger.lost().expect("readable"));
 }
 
 #[test]
