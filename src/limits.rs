@@ -97,7 +97,7 @@ pub const CONNECTIONS_MAX: usize = 1_024;
 /// Connections that wait in the kernel for one of those places: as many again.
 pub const WAITING_CONNECTIONS_MAX: i32 = 1_024;
 /// Bytes of a request's body that every connection may have, so that no request of a usual size waits for those of others.
-pub const BODY_FREE_BYTES_MAX: usize = 64 * 1024;
+pub const SMALL_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of all bodies beyond that, from their arrival until the answer leaves: 64 of the largest, 4 MiB. A body, its parsed
 /// arguments and the plan made of them are about three times as much: 768 MiB.
 pub const BODIES_BYTES_MAX: usize = 64 * 4 * 1024 * 1024;

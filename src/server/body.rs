@@ -1,7 +1,7 @@
 //! The body of a request: how much, how long, and out of which room.
 //!
 //! ```text
-//! announced > limit ─► TooLarge      ≤ 64 KiB ─► read      more ─► room for the rest, within a second ─► read, or Busy
+//! announced > limit ─► TooLarge      ≤ 64 KiB ─► read      more ─► room for the rest, within a second ─► read, or Crowded
 //! ```
 //!
 //! Every connection may have 64 KiB, so that a request of the usual size never waits for those of others. What is beyond it
@@ -9,7 +9,7 @@
 //! little holds nothing. The room is held until the answer has left, because what was made of the body lives as long.
 
 use super::http::{Refusal, also, error};
-use crate::limits::{BODIES_BYTES_MAX, BODY_FREE_BYTES_MAX, BODY_WAIT_MS_MAX};
+use crate::limits::{BODIES_BYTES_MAX, BODY_WAIT_MS_MAX, SMALL_BODY_BYTES_MAX};
 use http_body_util::BodyExt;
 use hyper::StatusCode;
 use hyper::body::{Body as _, Bytes, Incoming};
@@ -35,7 +35,7 @@ pub(super) enum BodyFault {
     /// It ended before its announced end.
     Cut,
     /// There is no room for it now.
-    Busy,
+    Crowded,
 }
 
 /// A body that arrives.
@@ -73,15 +73,15 @@ impl Body {
             if length > limit {
                 return Err(BodyFault::TooLarge);
             }
-            if length > BODY_FREE_BYTES_MAX && self.room.is_none() {
-                self.room = Some(self.wait_for_room(most - BODY_FREE_BYTES_MAX).await?);
+            if length > SMALL_BODY_BYTES_MAX && self.room.is_none() {
+                self.room = Some(self.wait_for_room(most - SMALL_BODY_BYTES_MAX).await?);
                 bytes.reserve_exact(most - bytes.len());
             }
             bytes.extend_from_slice(data);
         }
         if announced.is_none() {
             bytes.shrink_to_fit();
-            let used = bytes.len().saturating_sub(BODY_FREE_BYTES_MAX);
+            let used = bytes.len().saturating_sub(SMALL_BODY_BYTES_MAX);
             // What splits off is given back: the rest of what it might have become.
             let room = self.room.as_mut();
             drop(room.and_then(|room| room.split(room.num_permits().saturating_sub(used))));
@@ -90,12 +90,12 @@ impl Body {
     }
 
     async fn wait_for_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, BodyFault> {
-        let bytes = u32::try_from(bytes.min(BODIES_BYTES_MAX)).map_err(|_| BodyFault::Busy)?;
+        let bytes = u32::try_from(bytes.min(BODIES_BYTES_MAX)).map_err(|_| BodyFault::Crowded)?;
         let room = Arc::clone(&self.bodies).acquire_many_owned(bytes);
         match timeout(Duration::from_millis(BODY_WAIT_MS_MAX), room).await {
             Ok(Ok(room)) => Ok(room),
             // Nobody closes the semaphore.
-            Ok(Err(_)) | Err(_) => Err(BodyFault::Busy),
+            Ok(Err(_)) | Err(_) => Err(BodyFault::Crowded),
         }
     }
 
@@ -126,8 +126,8 @@ impl Body {
 }
 
 /// 503: the server has too many large bodies in hand. Nothing of this one was looked at.
-pub(super) fn busy() -> Refusal {
+pub(super) fn crowded() -> Refusal {
     let text = "too many large bodies are on their way; nothing of this one was read, send it again in a second";
-    let refusal = error(StatusCode::SERVICE_UNAVAILABLE, "Busy", text);
+    let refusal = error(StatusCode::SERVICE_UNAVAILABLE, "Crowded", text);
     also(refusal, header::RETRY_AFTER, "1")
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!            connect ─► Head ─► Serving ─► Idle ─► Head …
 //! closed after   head_timeout      │    idle_timeout; after head_timeout when every place is taken
-//!                                  └── an answer that nobody takes: write_timeout; 1 s when too many bytes wait to leave
+//!                                  └── an answer that nobody takes: read_timeout; 1 s when too many bytes wait to leave
 //! ```
 //!
 //! | spent | at most | beyond it |
@@ -172,7 +172,7 @@ impl Connection {
         let (since, short, long, needed, why) = match (state.stalled, state.doing) {
             (Some(since), _) => {
                 let needed = self.load.answers.load(Ordering::Relaxed) > ANSWERS_BYTES_MAX;
-                (since, PAUSE_MAX, config.write_timeout, needed, "nobody takes the answer")
+                (since, PAUSE_MAX, config.read_timeout, needed, "nobody takes the answer")
             }
             (None, Doing::Head) => {
                 let long = config.head_timeout;

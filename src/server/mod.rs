@@ -66,8 +66,8 @@ pub struct Config {
     pub body_timeout: Duration,
     /// How long a connection may be kept without a request. Where every place is taken, as long as a head.
     pub idle_timeout: Duration,
-    /// How long a client may take nothing of its answer.
-    pub write_timeout: Duration,
+    /// How long nothing of an answer may be read by its client.
+    pub read_timeout: Duration,
 }
 
 impl Default for Config {
@@ -78,7 +78,7 @@ impl Default for Config {
             head_timeout: Duration::from_secs(5),
             body_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(120),
-            write_timeout: Duration::from_secs(30),
+            read_timeout: Duration::from_secs(30),
         }
     }
 }

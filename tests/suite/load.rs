@@ -4,6 +4,7 @@
 //! are an hour, so that nothing else can have acted.
 
 use crate::support::{Answer, Running, World, read_answer, request};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,6 +21,10 @@ const LARGE: usize = 4 * 1024 * 1024;
 const FILE_BYTES: usize = 8_000_000;
 
 fn runtime() -> tokio::runtime::Runtime {
+    // Both ends of each connection are here: more handles than a process has by default.
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).expect("as many handles as may be");
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("it")
 }
 
@@ -30,7 +35,7 @@ fn patient(connections: usize) -> Config {
         head_timeout: HOUR,
         body_timeout: HOUR,
         idle_timeout: HOUR,
-        write_timeout: HOUR,
+        read_timeout: HOUR,
         ..Config::default()
     }
 }
@@ -268,7 +273,10 @@ async fn fill(address: SocketAddr, token: &str) -> Vec<Client> {
         let answer = client.answer().await.expect("an answer");
         if answer.status == 503 {
             assert_eq!(answer.header("retry-after"), Some("1"));
-            assert!(answer.text().contains(r#"{"error":{"class":"Busy","message":"#), "{answer:?}");
+            assert!(
+                answer.text().contains(r#"{"error":{"class":"Crowded","message":"#),
+                "{answer:?}"
+            );
             return slow;
         }
         // It is no JSON.
@@ -319,14 +327,17 @@ fn who_does_not_read_loses_the_answer_and_the_place() {
     let (world, runtime) = (World::new(), runtime());
     let token = world.agent("ep1", 100);
     runtime.block_on(async {
-        let running = world.serve_with(Config { write_timeout: SHORT, ..patient(1) }).await;
-        let object = large_object(&world, &running, &token).await;
+        let running = world.serve_with(Config { read_timeout: SHORT, ..patient(1) }).await;
+        world.bytes("large.txt", &vec![b'x'; FILE_BYTES]);
         let mut deaf = Client::open(running.address).await;
-        deaf.send(&get(running.address, &object, &token)).await;
+        let read = call("ailang-read", r#"{"path":"large.txt"}"#);
+        deaf.send(&post(running.address, &token, &read)).await;
         // There is one place.
         let mut client = Client::open(running.address).await;
         assert_eq!(client.ask().await, Some(200));
         assert!(deaf.end().await < FILE_BYTES);
+        // The call is in the log all the same.
+        assert_eq!(world.service.health().entries, 1);
     });
 }
 

@@ -22,7 +22,7 @@ use super::body::{self, Body, BodyFault};
 use super::http::{self, JSON, Response};
 use super::rpc::{self, Message, Sent};
 use crate::event::Front;
-use crate::limits::BODY_FREE_BYTES_MAX;
+use crate::limits::SMALL_BODY_BYTES_MAX;
 use crate::service::{Caller, Past, Service, StoreError};
 use ask::Ask;
 use card::STRICT_URI;
@@ -101,7 +101,7 @@ pub(super) async fn answer(rim: &Rim, head: &Parts, body: &mut Body) -> Response
     let dialect = if version == Ok(Version::Old) { Dialect::V01 } else { Dialect::V10 };
     // Who is nobody gets what every connection has: enough for the id that a client waits for.
     let known = http::caller(&rim.service, &head.headers).is_ok();
-    let bytes = body.read(if known { BODY_BYTES_MAX } else { BODY_FREE_BYTES_MAX }).await;
+    let bytes = body.read(if known { BODY_BYTES_MAX } else { SMALL_BODY_BYTES_MAX }).await;
     // A session may end while its body is on the way.
     let caller = match http::caller(&rim.service, &head.headers) {
         Ok(caller) => caller,
@@ -179,7 +179,7 @@ fn bodiless(fault: BodyFault, dialect: Dialect) -> Response {
         BodyFault::Slow => "the body did not arrive in time",
         BodyFault::Cut => "the body ended before its announced end",
         // No request was read, so that there is nothing for a protocol to say.
-        BodyFault::Busy => return body::busy().into(),
+        BodyFault::Crowded => return body::crowded().into(),
     };
     refuse(&Fault::invalid_request(text), dialect, None)
 }

@@ -133,7 +133,7 @@ fn bodiless(fault: BodyFault) -> Response {
         BodyFault::Cut => {
             (StatusCode::BAD_REQUEST, "BadRequest", "the body ended before its announced end")
         }
-        BodyFault::Busy => return body::busy().into(),
+        BodyFault::Crowded => return body::crowded().into(),
     };
     http::error(status, class, text).into()
 }
