@@ -210,6 +210,10 @@ impl Service {
             else {
                 return Ok(view);
             };
+            if view.searched_to.is_some_and(|lost| seq < lost) {
+                // What another of the paths lost may be newer than this.
+                return Ok(view);
+            }
             *steps += 1;
             if *steps > FILES_SEARCH_MAX {
                 view.searched_to = Some(seq);

@@ -1,13 +1,14 @@
 //! Files as they were at any leaf: by an index that may be lost, in a log of many calls, with what nobody knows told.
 
-use super::{call, caller, check, ep, invoke, write};
+use super::{bodies, call, caller, check, ep, invoke, write};
 use crate::support::World;
 use base64ct::{Base64, Encoding};
 use worldlog::canon::Value;
-use worldlog::event::{B16, Redaction, RedactionReason};
+use worldlog::event::{B16, Body, Redaction, RedactionReason};
 use worldlog::ledger::{Draft, Submission};
 use worldlog::merkle::hash::sha256;
 use worldlog::service::{CallError, FileError, FileView, ObjectError};
+use worldlog::store::Store;
 use worldlog::store::memory::Fault;
 
 fn look(world: &World, token: &str, path: &str, at: Option<u64>) -> FileView {
@@ -111,6 +112,64 @@ fn a_folder_is_followed_through_moves_and_their_undoing() {
     run("workspace-remove", r#"{"path":"d"}"#);
     run("ailang-write", r#"{"path":"d","content":"a file"}"#);
     assert_eq!((state("d", None).as_str(), state("d/f", None).as_str()), ("present", "absent"));
+}
+
+#[test]
+fn a_moved_file_keeps_its_bytes_wherever_it_goes() {
+    let world = World::new();
+    let token = world.agent("ep1", 100);
+    let run = |tool: &str, args: &str| {
+        let answer = invoke(&world, &token, call(tool, args)).expect("it");
+        assert_eq!(answer.problem, None, "{tool} {args}");
+        answer.receipt
+    };
+    run("ailang-write", r#"{"path":"a","content":"one"}"#);
+    run("workspace-move", r#"{"from":"a","to":"d/b"}"#);
+    assert_eq!(bytes(&look(&world, &token, "d/b", None)), "one");
+    run("workspace-move", r#"{"from":"d","to":"e"}"#);
+    let last = run("workspace-move", r#"{"from":"e/b","to":"c"}"#);
+    let view = look(&world, &token, "c", None);
+    assert_eq!((bytes(&view), view.change.expect("a change").leaf), ("one".to_owned(), last.leaf));
+    // Taken back, it is a move like others.
+    world.service.undo(last.entry).expect("taken back");
+    assert_eq!(bytes(&look(&world, &token, "e/b", None)), "one");
+    // A move keeps what it moves, whoever wrote it.
+    world.file("foreign", "by nobody");
+    run("workspace-move", r#"{"from":"foreign","to":"f"}"#);
+    assert_eq!(bytes(&look(&world, &token, "f", None)), "by nobody");
+}
+
+#[test]
+fn what_the_index_lost_is_unknown_and_not_what_stood_there_before() {
+    let world = World::new();
+    let token = world.agent("ep1", 100);
+    let run =
+        |tool: &str, args: &str| invoke(&world, &token, call(tool, args)).expect("it").receipt;
+    let made = run("workspace-mkdir", r#"{"path":"d"}"#);
+    let first = run("ailang-write", r#"{"path":"d/f","content":"one"}"#);
+    run("ailang-write", r#"{"path":"d/f","content":"two"}"#);
+    let newest = run("ailang-write", r#"{"path":"d/f","content":"three"}"#);
+    let ledger = world.service.ledger();
+    ledger.tend().expect("tended");
+    // The link from the newest change to the one before it is damaged (`spec/store.md`).
+    let path = ledger.episode_key(&ep()).expect("a key").path("d/f");
+    let name = sha256(&[b"ep1\0".as_slice(), &path.0].concat());
+    let intent = intent_of(&world, newest.leaf);
+    let link = [b"mark/".as_slice(), &name[..12], &intent.to_be_bytes()].concat();
+    assert!(world.store.side_get(&link).expect("readable").is_some(), "a link");
+    world.store.side_put(&[(link, intent.to_be_bytes().to_vec())]).expect("damaged");
+    assert_eq!(bytes(&look(&world, &token, "d/f", None)), "three");
+    let view = look(&world, &token, "d/f", Some(first.leaf));
+    assert_eq!((word(&view, "state"), view.change), ("unknown".into(), None));
+    assert!(view.searched_to.is_some_and(|leaf| leaf > made.leaf), "{:?}", view.searched_to);
+}
+
+/// Seq of the intent of the call whose commit is at `leaf`.
+fn intent_of(world: &World, leaf: u64) -> u64 {
+    let bodies = bodies(world);
+    let mut before = bodies.iter().enumerate().take(usize::try_from(leaf).expect("a leaf"));
+    let intent = before.rfind(|(_, body)| matches!(body, Body::Intent(_)));
+    u64::try_from(intent.expect("an intent").0).expect("a seq")
 }
 
 #[test]
