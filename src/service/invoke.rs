@@ -179,6 +179,11 @@ impl Service {
         Ok(Some(Flight { service: self.clone(), key }))
     }
 
+    /// Whether a call with this session and claim is under way.
+    pub(super) fn flies(&self, claim: &(B16, B32)) -> bool {
+        self.inner.flights.lock().unwrap_or_else(PoisonError::into_inner).contains(claim)
+    }
+
     /// The episode's lock, within the deadline, unless too many wait for it.
     async fn turn(&self, episode: &EpisodeName, deadline: Instant) -> Result<Turn, CallError> {
         let slot = self.slot(episode);

@@ -40,7 +40,7 @@ pub use episodes::EpisodeView;
 pub use files::{FileChanged, FileError, FileView};
 pub use listing::{CallsPage, CallsWanted, How};
 pub use look::{Preview, PreviewDecision};
-pub use past::Past;
+pub use past::{Past, ReceiptError};
 pub use recovery::ResolveError;
 pub use undo::{UndoError, Undone};
 pub use view::{EventView, Health, LogEntry, ObjectError, Receipt};

@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, ReceiptView, problem, token_of};
 use super::call::{Call, CallError};
+use super::files::redacted;
 use super::{Caller, Receipt, Service};
 use crate::canon::{Value, parse};
 use crate::event::blind::EpisodeKey;
@@ -43,6 +44,17 @@ pub enum Past {
     },
 }
 
+/// Why there is no receipt.
+#[derive(Debug, thiserror::Error)]
+pub enum ReceiptError {
+    /// The payloads of the session's episode are gone, and with them what its ids stood for.
+    #[error("{}", redacted(*.0))]
+    Redacted(Option<u64>),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 impl Service {
     /// What became of the session's own call with this client id.
     ///
@@ -60,18 +72,35 @@ impl Service {
         }
     }
 
-    /// The receipt of the session's own call with this client id, and its invocation.
+    /// The receipt of the session's own call with this client id, and its invocation as far as that is known.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// [`ReceiptError`].
     pub fn receipt_by_id(
         &self,
         caller: &Caller,
         front: Front,
         id: &str,
-    ) -> Result<(Receipt, Option<String>), StoreError> {
-        Ok(match self.claimed(caller, front, id)? {
-            Past::None => (Receipt::NotStarted, None),
+    ) -> Result<(Receipt, Option<String>), ReceiptError> {
+        let ledger = &self.inner.ledger;
+        let Some(episode) = &caller.episode else { return Ok((Receipt::NotStarted, None)) };
+        let redacted = ledger.with_state(|state| {
+            state.episodes_by_name.get(episode).is_some_and(|row| row.redacted)
+        });
+        // Without the key an id is no claim any more, and nobody can tell whether it was one.
+        let key = ledger.episode_key(episode).filter(|_| !redacted);
+        let Some(key) = key else { return Err(ReceiptError::Redacted(ledger.redaction(episode)?)) };
+        let claim = (caller.id, key.claim(front, id));
+        // Whoever is told that a call never started sends it again. A call is in flight until its claim is in the state, so
+        // that looking there first misses none.
+        let begun = self.flies(&claim) || ledger.halted();
+        let unknown = if begun { Receipt::Open } else { Receipt::NotStarted };
+        let Some(row) = ledger.with_state(|state| state.claims.get(&claim).cloned()) else {
+            return Ok((unknown, None));
+        };
+        Ok(match self.past_of(caller, &row)? {
+            // Its plan is not durable yet.
+            Past::None => (Receipt::Open, None),
             Past::Open { invocation } => (Receipt::Open, Some(invocation)),
             Past::Committed { answer, .. } => {
                 let invocation = answer.receipt.invocation.clone();
@@ -79,7 +108,7 @@ impl Service {
             }
             Past::Closed { invocation, .. } => match B16::from_hex(&invocation) {
                 Some(inv) => (self.receipt(Some(caller), &inv)?, Some(invocation)),
-                None => (Receipt::NotStarted, None),
+                None => (Receipt::Open, None),
             },
         })
     }

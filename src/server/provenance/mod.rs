@@ -21,7 +21,9 @@ use super::http::{self, Accept, BYTES, Refusal, Response, TEXT};
 use crate::canon::{Value, object};
 use crate::event::{B16, B32, Fixed, Front};
 use crate::merkle::tile::TilePath;
-use crate::service::{Caller, ObjectError, Receipt, Service, StoreError, is_client_id};
+use crate::service::{
+    Caller, ObjectError, Receipt, ReceiptError, Service, StoreError, is_client_id,
+};
 use base64ct::{Base64, Encoding};
 use hyper::StatusCode;
 use hyper::header;
@@ -225,8 +227,12 @@ async fn find(service: &Service, head: &Parts, text: &str) -> Result<(Receipt, S
     if let Some((front, id)) = claim(text) {
         let caller = http::caller(service, &head.headers).map_err(http::unauthorized)?;
         let id = id.to_owned();
-        let found = read(service, head, move |service| service.receipt_by_id(&caller, front, &id));
-        let (receipt, invocation) = found.await?;
+        let found =
+            read(service, head, move |service| match service.receipt_by_id(&caller, front, &id) {
+                Err(ReceiptError::Store(error)) => Err(error),
+                other => Ok(other),
+            });
+        let (receipt, invocation) = found.await?.map_err(|error| gone(error.to_string()))?;
         return Ok((receipt, invocation.unwrap_or_else(|| text.to_owned())));
     }
     let caller = guest(service, head)?;

@@ -1,10 +1,12 @@
 //! A client's own id for a call.
 
-use super::{bodies, call, caller, check, content, invoke, named, read, runtime, spent, write};
+use super::{bodies, call, caller, check, content, ep, invoke, named, read, runtime, spent, write};
 use crate::support::World;
+use crate::support::slow::Slow;
 use std::collections::BTreeSet;
-use worldlog::event::{B16, Body, Front};
-use worldlog::service::{Call, CallError, Past};
+use worldlog::event::{B16, Body, Front, Redaction, RedactionReason};
+use worldlog::ledger::{Draft, Submission};
+use worldlog::service::{Call, CallError, Past, Receipt, ReceiptError};
 use worldlog::store::memory::Fault;
 
 #[test]
@@ -64,6 +66,57 @@ fn an_id_is_bound_to_tool_and_arguments_and_to_its_session_and_front() {
     assert!(matches!(own, Past::Committed { answer: same, .. } if same == answer));
     let foreign = world.service.call_of(&caller(&world, &other), &inv).expect("readable");
     assert_eq!(foreign, Past::None);
+}
+
+#[test]
+fn a_receipt_by_its_id_never_says_that_what_has_begun_did_not() {
+    static SLOW: Slow = Slow::new();
+    let world = World::with_tools(&[&SLOW]);
+    let (token, other) = (world.agent("ep1", 10), world.agent("ep1", 10));
+    let receipt = |token: &str| {
+        world.service.receipt_by_id(&caller(&world, token), Front::A2a, "w").expect("readable").0
+    };
+    assert_eq!(receipt(&token), Receipt::NotStarted);
+    std::thread::scope(|scope| {
+        let held = SLOW.hold();
+        let arguments = r#"{"path":"hello.ail"}"#;
+        let call = || invoke(&world, &token, named("w", call("test-slow", arguments)));
+        let calling = scope.spawn(call);
+        SLOW.wait();
+        // It has no plan yet: nothing of it is in the state.
+        assert_eq!((receipt(&token), receipt(&other)), (Receipt::Open, Receipt::NotStarted));
+        drop(held);
+        calling.join().expect("no panic").expect("an answer");
+    });
+    assert!(matches!(receipt(&token), Receipt::Committed(view) if view.entry == 0));
+    // The fate of a commit is unknown: so is that of every id.
+    world.store.fail_at(1, Fault::Lost);
+    invoke(&world, &token, named("v", read("hello.ail"))).expect_err("lost");
+    let me = caller(&world, &token);
+    for id in ["v", "never sent"] {
+        let (receipt, _) = world.service.receipt_by_id(&me, Front::A2a, id).expect("readable");
+        assert_eq!(receipt, Receipt::Open, "{id}");
+    }
+}
+
+#[test]
+fn the_ids_of_a_redacted_episode_say_that_they_are_gone() {
+    let world = World::new();
+    let (token, other) = (world.agent("ep1", 10), world.agent("ep2", 10));
+    invoke(&world, &token, named("w", write("a.txt", "one"))).expect("an answer");
+    let body = Redaction { by: None, refs: None, reason: RedactionReason::Operator };
+    let drafts = vec![Draft::plain(Some(&ep()), body)];
+    let submission = Submission { drafts, ..Submission::default() };
+    let leaf = world.service.ledger().commit_blocking(submission).expect("redacted").first;
+    for id in ["w", "never-sent"] {
+        let found = world.service.receipt_by_id(&caller(&world, &token), Front::A2a, id);
+        assert!(
+            matches!(&found, Err(ReceiptError::Redacted(Some(at))) if *at == leaf),
+            "{found:?}"
+        );
+    }
+    let found = world.service.receipt_by_id(&caller(&world, &other), Front::A2a, "w");
+    assert_eq!(found.expect("readable").0, Receipt::NotStarted);
 }
 
 #[test]
