@@ -97,7 +97,7 @@ impl Service {
     }
 
     /// Calls whose effect nobody could settle, from the intent at `from` on: for anybody what events tell, and for those
-    /// who may see the episode its paths and the record of the closure.
+    /// who may see the episode its paths and the record of the closure, unless they were redacted.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -136,7 +136,10 @@ impl Service {
             ("scope", asked.map(|row| row.scope.clone()).into()),
             ("tool", call.tool.as_str().into()),
         ]);
-        if !caller.is_some_and(|caller| may_see(caller, Some(&call.episode))) {
+        let redacted = self.inner.ledger.with_state(|state| {
+            state.episodes_by_name.get(&call.episode).is_some_and(|row| row.redacted)
+        });
+        if redacted || !caller.is_some_and(|caller| may_see(caller, Some(&call.episode))) {
             return Ok(value);
         }
         let opening = self.inner.ledger.opening(&call.episode, intent)?.unwrap_or_default();

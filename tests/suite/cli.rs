@@ -1,5 +1,5 @@
-//! The program itself, run as a user runs it: conversations of `fixtures/cli` (`cases`), a running server (`server`), and
-//! what is found when a log was tampered with (`tamper`).
+//! The program itself, run as a user runs it: conversations of `fixtures/cli` (`cases`), a running server (`server`),
+//! what a crash left in doubt (`doubts`), and what is found when a log was tampered with (`tamper`).
 
 #![expect(
     clippy::disallowed_methods,
@@ -7,6 +7,7 @@
 )]
 
 mod cases;
+mod doubts;
 mod logs;
 mod server;
 mod tamper;

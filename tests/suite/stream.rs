@@ -90,6 +90,35 @@ fn it_goes_on_where_the_client_was() {
 }
 
 #[test]
+fn a_comment_comes_where_no_entry_does() {
+    let world = World::new();
+    let token = world.agent("ep1", 10);
+    // One thread, whose clock jumps to the next deadline when nothing else is to do.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("it").block_on(async {
+        let running = world.serve().await;
+        grow(&world, &token, 1).await;
+        let mut client = Client::open(running.address, "/v1/stream?from=0", &[]).await;
+        assert!(client.until("id: 0\n").await);
+        tokio::time::pause();
+        let mut bytes = [0; 4_096];
+        while client.text.matches("\n:\n\n").count() < 2 {
+            let read =
+                tokio::time::timeout(Duration::from_secs(60), client.socket.read(&mut bytes));
+            let read = read.await.expect("a comment within a minute").expect("something");
+            assert!(read > 0, "the stream ended: {}", client.text);
+            client.text.push_str(&String::from_utf8_lossy(&bytes[..read]));
+        }
+        tokio::time::resume();
+        // It goes on behind them.
+        grow(&world, &token, 1).await;
+        assert!(client.until("id: 1\n").await);
+        assert_eq!(client.ids(), [0, 1]);
+        running.stop().await;
+    });
+}
+
+#[test]
 fn it_ends_with_the_session_that_it_was_opened_for() {
     let world = World::new();
     let (token, other) = (world.agent("ep1", 1_000), world.agent("ep2", 1_000));

@@ -387,7 +387,7 @@ fn what_was_redacted_is_gone_whatever_its_name() {
         r#"{{"error":{{"class":"Redacted","message":"the payloads of the episode were redacted at leaf {leaf}"}}}}"#
     );
     let zeros = format!("/v1/objects/sha256:{}", "0".repeat(64));
-    for path in [zeros.as_str(), "/v1/episodes/ep1/files/a.txt"] {
+    for path in [zeros.as_str(), "/v1/episodes/ep1/files/a.txt", "/v1/receipts/mcp:k"] {
         let answer = asked.get(path, "*/*");
         assert_eq!((answer.status, answer.text()), (410, wanted.as_str()), "{path}");
     }

@@ -84,6 +84,12 @@ pub(super) async fn file(
     };
     let path = decoded(path)
         .ok_or_else(|| http::bad_request("the path is no percent-encoded UTF-8, or is empty"))?;
+    // Changes are recorded under one spelling: another would be told that no call wrote the file.
+    if path.split('/').any(|name| matches!(name, "" | "." | "..")) {
+        return Err(http::bad_request(
+            "the path must go from the worktree down, without an empty part, . or ..",
+        ));
+    }
     let episode = name(episode)?;
     let found =
         read(service, head, move |service| match service.file_at(&caller, &episode, &path, at) {
@@ -115,7 +121,10 @@ fn decoded(text: &str) -> Option<String> {
             continue;
         }
         let (digits, more) = rest.split_at_checked(2)?;
-        let digits = std::str::from_utf8(digits).ok()?;
+        // Numbers may have a sign, these may not.
+        let digits = std::str::from_utf8(digits)
+            .ok()
+            .filter(|_| digits.iter().all(u8::is_ascii_hexdigit))?;
         bytes.push(u8::from_str_radix(digits, 16).ok()?);
         rest = more;
     }

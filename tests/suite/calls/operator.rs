@@ -4,7 +4,8 @@ use super::{bodies, caller, check, content, ep, invoke, named, read, spent, writ
 use crate::support::World;
 use worldlog::canon::Value;
 use worldlog::durable::Lock;
-use worldlog::event::{B16, Body, Verdict};
+use worldlog::event::{B16, Body, Redaction, RedactionReason, Verdict};
+use worldlog::ledger::{Draft, Submission};
 use worldlog::service::{Answer, CallError, Receipt};
 use worldlog::store::memory::Fault;
 
@@ -63,6 +64,12 @@ fn a_doubt_is_listed_with_what_each_may_see() {
     assert_eq!(world.service.unresolved(None, from + 1, 10).expect("readable"), []);
     let episode = world.service.episode(None, &ep()).expect("an episode");
     assert_eq!((episode.unresolved, episode.open), (1, None));
+    // Its payloads go, and with them the paths; the doubt stays.
+    let body = Redaction { by: None, refs: None, reason: RedactionReason::Operator };
+    let drafts = vec![Draft::plain(Some(&ep()), body)];
+    let submission = Submission { drafts, ..Submission::default() };
+    world.service.ledger().commit_blocking(submission).expect("redacted");
+    assert_eq!(listed(Some(&token)), public);
 }
 
 #[test]
