@@ -75,10 +75,6 @@ pub const COSIGNATURE_SECONDS_MAX: u64 = (1 << 63) - 1;
 
 /// Bytes of objects that one episode may store.
 pub const EPISODE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// Bytes that the bodies of all requests may hold at once, small ones apart: 64 of the largest.
-pub const BODIES_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// A body up to this size always has room: 1,024 connections hold 64 MiB of them.
-pub const SMALL_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Milliseconds that a client waits for one call.
 pub const INVOCATION_MS_MAX: u64 = 20_000;
 /// Milliseconds of one plan: 20 s less the effect's 10 s, and less 6 s in which finish, outcome and commit fit.
@@ -94,16 +90,30 @@ pub const WIND_UP_MS_MAX: u64 = 6_000;
 pub const CALLS_WAITING_MAX: usize = 128;
 /// Entries looked through for the content that a session last saw of a file, when a write is refused because it moved on.
 pub const SEEN_SEARCH_MAX: u64 = 1_000;
-/// Entries looked through for the last change of a file: three reads each, some 10 microseconds: a third of a second.
+/// Changes of one file that are looked through for how it was at a leaf: four reads each, some 10 microseconds: 0.4 s.
 pub const FILES_SEARCH_MAX: u64 = 10_000;
+/// Connections at once, each with a handle and at most 64 KiB of a head and as much of a body: 128 MiB.
+pub const CONNECTIONS_MAX: usize = 1_024;
+/// Connections that wait in the kernel for one of those places: as many again.
+pub const WAITING_CONNECTIONS_MAX: i32 = 1_024;
+/// Bytes of a request's body that every connection may have, so that no request of a usual size waits for those of others.
+pub const SMALL_BODY_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of all bodies beyond that, from their arrival until the answer leaves: 64 of the largest, 4 MiB. A body, its parsed
+/// arguments and the plan made of them are about three times as much: 768 MiB.
+pub const BODIES_BYTES_MAX: usize = 64 * 4 * 1024 * 1024;
+/// Milliseconds that a body waits for its share of them; then 503. Large ones are read in some 10 ms, so that a burst passes.
+pub const BODY_WAIT_MS_MAX: u64 = 1_000;
+/// Bytes of answers that have not left, beyond which a client that takes nothing of its own for a second loses it. The
+/// largest answer shows an object of 8 MiB twice, the second time escaped: some 32 MiB, and eight of them.
+pub const ANSWERS_BYTES_MAX: usize = 8 * 32 * 1024 * 1024;
+/// Bytes of the answers to one batch after which no further message of it begins. One answer always fits.
+pub const BATCH_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Live streams at once. Each wakes for every head: at 1,000 heads a second 64 of them take a fraction of one core.
 pub const STREAMS_MAX: usize = 64;
-/// Events that the index of objects makes up for at once: some 20 microseconds each, 0.4 s in a second.
-pub const REFS_CATCH_UP_MAX: u64 = 20_000;
-/// Calls that an episode's description lists, and entries looked through for them: 1,000 reads are some 10 ms.
+/// Events that the indexes beside the log make up for at once: some 20 microseconds each, 0.4 s in a second.
+pub const BESIDE_CATCH_UP_MAX: u64 = 20_000;
+/// Calls that an episode's description lists: five reads each.
 pub const EPISODE_CALLS_MAX: usize = 50;
-/// See [`EPISODE_CALLS_MAX`].
-pub const EPISODE_CALLS_SEARCH_MAX: u64 = 1_000;
 /// Files that a story lists; an intent may hold 512.
 pub const STORY_FILES_MAX: usize = 100;
 /// Events looked through for one page of objects of a kind.

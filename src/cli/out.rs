@@ -14,9 +14,10 @@ impl Out {
         Self { closed: false }
     }
 
-    /// One line of text.
+    /// Text for a person, and the end of its line. Control characters are written out: what agents chose must not move the
+    /// cursor of whoever reads it.
     pub(super) fn line(&mut self, text: impl AsRef<str>) {
-        let mut line = text.as_ref().to_owned();
+        let mut line = written_out(text.as_ref(), |c| c.is_control() && c != '\n');
         line.push('\n');
         self.bytes(line.as_bytes());
     }
@@ -42,6 +43,19 @@ impl Out {
     pub(super) fn closed(&self) -> bool {
         self.closed
     }
+}
+
+/// Text of somebody else as part of one line.
+pub(super) fn shown(text: &str) -> String {
+    written_out(text, char::is_control)
+}
+
+fn written_out(text: &str, hidden: impl Fn(char) -> bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if hidden(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+    }
+    out
 }
 
 /// Whether a person reads standard output.

@@ -7,6 +7,7 @@ use super::tend::Tender;
 use super::{Done, Failure, place};
 use crate::canon::{Value, object};
 use crate::durable;
+use crate::limits::CONNECTIONS_MAX;
 use crate::server;
 use std::io::IsTerminal;
 use std::net::{SocketAddr, TcpListener};
@@ -37,6 +38,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
         )));
     }
     begin_tracing();
+    let connections = connections();
     let node = Node::open(&args.node, true)?;
     let failed = |error: std::io::Error| {
         Failure::start(format!("{}: {error}; choose another one with --listen", args.listen))
@@ -58,7 +60,8 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
         // Whoever waits for the announcement finds the welcome.
         welcome(out, &node, first.as_ref(), &url);
         let announced = Announced::new(&node, &url)?;
-        let config = server::Config { hosts: args.host.clone(), ..server::Config::default() };
+        let hosts = args.host.clone();
+        let config = server::Config { hosts, connections, ..server::Config::default() };
         let served = server::serve(node.service.clone(), listener, config, stop).await;
         drop(announced);
         served.map_err(|error| Failure::start(format!("the server: {error}")))
@@ -69,6 +72,25 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
     tender.stop();
     node.close(true)?;
     served.map(|()| 0)
+}
+
+/// Raises the number of handles as far as it may be, and tells for how many connections that is enough: for half of them,
+/// because each episode's lock, the store and the paths of effects need handles too. A usual shell gives 1,024, which the
+/// connections alone would use up, and then effects would fail.
+fn connections() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let handles = if raised.is_ok() { maximum } else { current };
+    let half =
+        handles.map_or(CONNECTIONS_MAX, |all| usize::try_from(all / 2).unwrap_or(CONNECTIONS_MAX));
+    if half < CONNECTIONS_MAX {
+        tracing::warn!(
+            connections = half,
+            "fewer connections at once: raise the limit of open files (ulimit -Hn)"
+        );
+    }
+    half.clamp(1, CONNECTIONS_MAX)
 }
 
 fn begin_tracing() {

@@ -1,8 +1,8 @@
 //! `worldlog undo ENTRY`: takes back what a call did to files.
 
-use super::Done;
 use super::ask::At;
 use super::out::Out;
+use super::{Done, out};
 use crate::canon::{Value, object};
 
 /// `undo`.
@@ -24,6 +24,7 @@ pub(super) fn run(args: &Args, out: &mut Out) -> Done {
     let entry = answer.get("entry").and_then(Value::as_u64).unwrap_or(0);
     let paths = answer.get("paths").and_then(Value::as_array).unwrap_or_default();
     let paths: Vec<_> = paths.iter().filter_map(Value::as_str).collect();
-    out.line(format!("took back entry {}: {} (entry {entry})", args.entry, paths.join(", ")));
+    let told = format!("took back entry {}: {} (entry {entry})", args.entry, paths.join(", "));
+    out.line(out::shown(&told));
     Ok(0)
 }

@@ -11,24 +11,24 @@
 //!
 //! Who calls it: the service submits events with their payloads; nobody else reaches [`crate::store::Store::commit`].
 
+mod beside;
 mod fill;
 mod guard;
 mod inspect;
 mod keys;
 mod open;
 mod read;
-mod refs;
 mod staging;
 mod tend;
 mod writer;
 
+pub use beside::Naming;
 pub use fill::{Filler, IMPORTED};
 pub use guard::{Guard, GuardError};
 pub use inspect::{Inspection, Options as InspectOptions, StorePayloads, check_objects, inspect};
 pub use keys::{Keys, KeysError, Seeds};
 pub use open::{Config, OpenError, open};
 pub use read::Found;
-pub use refs::Naming;
 pub use writer::Reserve;
 
 use crate::clock::Clock;
@@ -202,8 +202,10 @@ struct Shared {
     stored: RwLock<BTreeMap<EpisodeName, u64>>,
     /// Ends of calls by invocation that the side index does not have yet.
     recent: Mutex<BTreeMap<B16, u64>>,
-    /// Objects by the events that name them, as far as the side index does not have them yet.
-    refs: Mutex<refs::Recent>,
+    /// Objects and paths by the events that name them, as far as the side indexes do not have them yet.
+    beside: Mutex<beside::Recent>,
+    /// Held by whoever writes side indexes.
+    indexing: Mutex<()>,
     clock_watch: Mutex<writer::ClockWatch>,
     reserve: writer::Reserve,
     halted: AtomicBool,

@@ -191,7 +191,7 @@ fn share(config: Config, inspection: Option<Inspection>) -> Result<Shared, OpenE
         None => Default::default(),
     };
     let now = config.clock.now();
-    let refs = super::refs::Recent::open(config.store.as_ref(), published.head.size)?;
+    let beside = super::beside::Recent::open(config.store.as_ref(), published.head.size)?;
     let shared = Shared {
         store: config.store,
         keys: config.keys,
@@ -205,11 +205,12 @@ fn share(config: Config, inspection: Option<Inspection>) -> Result<Shared, OpenE
         episode_keys: RwLock::new(keys),
         stored: RwLock::new(stored),
         recent: Mutex::new(BTreeMap::new()),
-        refs: Mutex::new(refs),
+        beside: Mutex::new(beside),
+        indexing: Mutex::new(()),
         reserve: config.reserve,
         halted: AtomicBool::new(false),
     };
-    shared.index_ends(ends)?;
+    shared.index_ends(&ends)?;
     Ok(shared)
 }
 

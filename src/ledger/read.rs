@@ -144,12 +144,36 @@ impl Ledger {
         Ok(found)
     }
 
+    /// Number of durable commits.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn entry_count(&self) -> Result<u64, StoreError> {
+        let store = self.shared.store.as_ref();
+        let Some(chunk) = layout::last_chunk(store)? else { return Ok(0) };
+        let mut count = chunk.entries;
+        for item in layout::events(store, chunk.first_seq) {
+            let event = Event::decode(&item?.1).ok();
+            if let Some(Event { body: Body::Commit(commit), .. }) = event {
+                count = commit.entry + 1;
+            }
+        }
+        Ok(count)
+    }
+
     /// What is known of an invocation that has ended.
     ///
     /// # Errors
     /// [`StoreError`].
     pub fn find(&self, inv: &B16) -> Result<Option<Found>, StoreError> {
-        let Some(end) = self.shared.end_of(inv)? else { return Ok(None) };
+        let end = match self.shared.end_of(inv)? {
+            None if self.lost()? => {
+                self.catch_up()?;
+                self.shared.end_of(inv)?
+            }
+            end => end,
+        };
+        let Some(end) = end else { return Ok(None) };
         let mut found = Found::default();
         let Some(event) = self.parsed(end)? else { return Ok(None) };
         let (mut plan, mut intent) = (None, None);
@@ -196,6 +220,19 @@ impl Ledger {
     ) -> Result<Option<Vec<u8>>, StoreError> {
         let episode = episode.map_or("", |name| name.as_str());
         layout::object(self.shared.store.as_ref(), episode, hash)
+    }
+
+    /// How many bytes an object has.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn object_size(
+        &self,
+        episode: Option<&EpisodeName>,
+        hash: &Hash,
+    ) -> Result<Option<u64>, StoreError> {
+        let episode = episode.map_or("", |name| name.as_str());
+        layout::object_length(self.shared.store.as_ref(), episode, hash)
     }
 
     /// The opening of an event.

@@ -30,12 +30,11 @@ impl Ledger {
         if let Err(error) = shared.cosign(&published.note) {
             tracing::error!(error, "the newest head could not be cosigned");
         }
-        let recent = std::mem::take(&mut *lock(&shared.recent));
-        if let Err(error) = shared.index_ends(recent) {
+        if let Err(error) = shared.index_recent() {
             tracing::warn!(%error, "the index of invocations could not be written");
         }
-        if let Err(error) = shared.index_refs(published.head.size) {
-            tracing::warn!(%error, "the index of objects could not be written");
+        if let Err(error) = shared.index_beside(published.head.size) {
+            tracing::warn!(%error, "the indexes of objects and paths could not be written");
         }
         Ok(())
     }
@@ -115,12 +114,21 @@ impl Shared {
         Ok(())
     }
 
+    /// Moves the newest ends of calls into the side index. They stay in memory until they are in the store, so that a reader
+    /// finds them in one of the two: whoever is told that a call never started sends it again.
+    fn index_recent(&self) -> Result<(), StoreError> {
+        // A call may get a second end, which an older round must not write over.
+        let _one_at_a_time = lock(&self.indexing);
+        let recent = lock(&self.recent).clone();
+        self.index_ends(&recent)?;
+        lock(&self.recent).retain(|inv, seq| recent.get(inv) != Some(seq));
+        Ok(())
+    }
+
     /// Writes ends of calls into the side index. Its reader checks what it finds.
-    pub(super) fn index_ends(&self, ends: BTreeMap<B16, u64>) -> Result<(), StoreError> {
-        let pairs: Vec<_> = ends
-            .into_iter()
-            .map(|(inv, seq)| (end_key(&inv), seq.to_be_bytes().to_vec()))
-            .collect();
+    pub(super) fn index_ends(&self, ends: &BTreeMap<B16, u64>) -> Result<(), StoreError> {
+        let pairs: Vec<_> =
+            ends.iter().map(|(inv, seq)| (end_key(inv), seq.to_be_bytes().to_vec())).collect();
         self.store.side_put(&pairs)
     }
 
@@ -138,6 +146,6 @@ impl Shared {
     }
 }
 
-fn end_key(inv: &B16) -> Vec<u8> {
+pub(super) fn end_key(inv: &B16) -> Vec<u8> {
     [b"end/".as_slice(), &inv.0].concat()
 }

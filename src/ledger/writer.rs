@@ -361,9 +361,7 @@ fn remember(shared: &Shared, staged: &[Staged]) {
             if let (Body::Commit(_) | Body::Closure(_), Some(inv)) = (&draft.body, draft.inv) {
                 lock(&shared.recent).insert(inv, seq);
             }
-            if let (Some(opening), Some(episode)) = (&draft.opening, &draft.episode) {
-                lock(&shared.refs).tell(episode, seq, opening);
-            }
+            lock(&shared.beside).tell(seq, draft);
         }
     }
 }

@@ -1,29 +1,26 @@
 //! What all fronts share of HTTP: who may speak, how much, and what an answer looks like.
 //!
 //! ```text
-//! Host, Origin ─► 403      Authorization ─► 401      body ─► 413, 408, 400
+//! Host, Origin ─► 403      Authorization ─► 401      body ─► 413, 408, 400, 503
 //! {"error":{"class":"NotFound","message":"log entry not found"}}
 //! ```
 //!
 //! Every check is a function of the request's head, so that a front can put them in the order of its contract. Which
-//! paths there are is in `mod.rs`; what a body means is the fronts' own. Nothing here answers a preflight: there is no
+//! paths there are is in `mod.rs`, how a body is read in `body`; what it means is the fronts' own. Nothing here answers a preflight: there is no
 //! browser client, so no answer has a CORS header.
 
 use crate::canon::{Value, object};
-use crate::limits::{BODIES_BYTES_MAX, SMALL_BODY_BYTES_MAX};
 use crate::service::{Caller, Service, StoreError, Unauthenticated};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
-use hyper::body::{Body as _, Bytes, Frame, Incoming};
+use hyper::body::{Bytes, Frame};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 /// An answer on its way out.
 pub(super) type Response = hyper::Response<UnsyncBoxBody<Bytes, Infallible>>;
@@ -64,11 +61,6 @@ pub(super) const CHALLENGE: &str = "Bearer";
 const PAGE: u64 = 100;
 /// Entries of the largest page.
 const PAGE_MAX: u64 = 500;
-/// Bytes of an unread body that are thrown away so that its sender can read the answer.
-const DISCARD_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// How long that may take.
-const DISCARD_MAX: Duration = Duration::from_millis(500);
-
 /// The names under which this server may be spoken to.
 ///
 /// A page of another origin reaches a loopback address with a right Host (so Origin is looked at), and a rebound name
@@ -262,101 +254,6 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
             || value.trim_matches('"').eq_ignore_ascii_case("utf-8")
     };
     media.eq_ignore_ascii_case(JSON) && parts.all(utf8)
-}
-
-/// Why there is no body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BodyFault {
-    /// More bytes than the front takes.
-    TooLarge,
-    /// It did not arrive in time.
-    Slow,
-    /// It ended before its announced end.
-    Cut,
-    /// Too many large bodies are being read.
-    Crowded,
-}
-
-/// What the bodies of all requests may hold at once, by the kibibyte.
-#[derive(Debug, Clone)]
-pub(super) struct Room(Arc<Semaphore>);
-
-impl Room {
-    pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(BODIES_BYTES_MAX / 1024)))
-    }
-
-    fn take(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
-        let kibibytes = u32::try_from(bytes.div_ceil(1024)).ok()?;
-        Arc::clone(&self.0).try_acquire_many_owned(kibibytes).ok()
-    }
-}
-
-/// A body, and its place among those of all requests until it is dropped.
-#[derive(Debug)]
-pub(super) struct Body {
-    bytes: Vec<u8>,
-    _room: Option<OwnedSemaphorePermit>,
-}
-
-impl std::ops::Deref for Body {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-/// Reads a body of at most `limit` bytes within `time`. A longer one is refused by its announced length, or else at the
-/// first byte too many. A small one always has room: whoever sends large ones slowly stops nobody else.
-pub(super) async fn read_body(
-    body: &mut Incoming,
-    limit: usize,
-    time: Duration,
-    room: &Room,
-) -> Result<Body, BodyFault> {
-    let hint = body.size_hint();
-    if hint.lower() > limit as u64 {
-        return Err(BodyFault::TooLarge);
-    }
-    let most = hint.exact().unwrap_or(limit as u64);
-    let whole = async {
-        let (mut bytes, mut taken) = (Vec::new(), None);
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|_| BodyFault::Cut)?;
-            let Some(data) = frame.data_ref() else { continue };
-            let length = bytes.len() + data.len();
-            if length > limit {
-                return Err(BodyFault::TooLarge);
-            }
-            if length > SMALL_BODY_BYTES_MAX && taken.is_none() {
-                taken = Some(room.take(most).ok_or(BodyFault::Crowded)?);
-            }
-            bytes.extend_from_slice(data);
-        }
-        Ok(Body { bytes, _room: taken })
-    };
-    tokio::time::timeout(time, whole).await.unwrap_or(Err(BodyFault::Slow))
-}
-
-/// Throws away what nobody read. Closing a socket with unread bytes makes the kernel reset it, and the sender would lose
-/// the answer that says why.
-pub(super) async fn discard(head: &Parts, body: &mut Incoming) {
-    // Who waits for 100 Continue has sent nothing, and asking for the body would have it sent.
-    if body.is_end_stream() || head.headers.contains_key(header::EXPECT) {
-        return;
-    }
-    let all = async {
-        let mut seen = 0;
-        while let Some(Ok(frame)) = body.frame().await {
-            seen += frame.data_ref().map_or(0, Bytes::len);
-            if seen > DISCARD_BYTES_MAX {
-                break;
-            }
-        }
-    };
-    // Running out of time is the same as running out of patience.
-    let _ = tokio::time::timeout(DISCARD_MAX, all).await;
 }
 
 /// The parameters of a query: each of `names` at most once, nothing else, nothing encoded.

@@ -1,7 +1,7 @@
 //! The server: one listener, one table of paths, a front behind each.
 //!
 //! ```text
-//! accept ─► [1024 connections] ─► head within 5 s ─► Host, Origin ─► path ─► front ─► answer
+//! accept ─► [1,024 places] ─► head within 5 s ─► Host, Origin ─► path ─► front ─► answer, taken within 30 s
 //! ```
 //!
 //! | path | front |
@@ -11,38 +11,39 @@
 //! | `/v1/…`, `/checkpoint`, `/tile/…` | `provenance` (`spec/provenance.md`) |
 //!
 //! A front turns a request into a call of [`Service`] and its answer into bytes; it decides nothing. Fronts do not know
-//! each other: what several of them need is in `http`, `rpc` and `beside`. No path is ever redirected, because a client
+//! each other: what several of them need is in `http`, `body`, `rpc` and `beside`; what clients may cost is in `load`. No path is ever redirected, because a client
 //! that follows loses its token. TLS is somebody else's: the listener is meant for loopback.
 
 mod a2a;
 mod beside;
+mod body;
 mod http;
+mod load;
 mod mcp;
-mod patient;
 mod provenance;
 mod rpc;
 
-use crate::limits::STREAMS_MAX;
+use crate::limits::{CONNECTIONS_MAX, STREAMS_MAX};
 use crate::service::Service;
+use body::Body;
 use http::{Gate, Response};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use patient::Patient;
+use hyper_util::rt::TokioIo;
+use load::{Alarm, Connection, Leaving, Load, Transport};
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-/// Connections at once. Beyond it they wait in the kernel's queue.
-const CONNECTIONS_MAX: usize = 1024;
 /// Bytes of a request's head, and of what is read at once.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// How long answers may take to leave after the signal to stop.
@@ -57,10 +58,14 @@ const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 pub struct Config {
     /// Names of Host and Origin that are allowed besides the loopback ones: `NAME` or `NAME:PORT`.
     pub hosts: Vec<String>,
-    /// How long a request's head may take.
+    /// Connections at once. Beyond it they wait in the kernel's queue.
+    pub connections: usize,
+    /// How long a request's head may take, the first one from the connection on.
     pub head_timeout: Duration,
     /// How long a request's body may take.
     pub body_timeout: Duration,
+    /// How long a connection may be kept without a request. Where every place is taken, as long as a head.
+    pub idle_timeout: Duration,
     /// How long nothing of an answer may be read by its client.
     pub read_timeout: Duration,
 }
@@ -69,8 +74,10 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             hosts: Vec::new(),
+            connections: CONNECTIONS_MAX,
             head_timeout: Duration::from_secs(5),
             body_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(120),
             read_timeout: Duration::from_secs(30),
         }
     }
@@ -81,8 +88,7 @@ struct Rim {
     service: Service,
     gate: Gate,
     config: Config,
-    /// What bodies may hold at once.
-    room: http::Room,
+    load: Arc<Load>,
     /// Places for live streams.
     streams: Arc<Semaphore>,
     /// Changes when the server is to stop: what has no end of its own ends then.
@@ -90,18 +96,24 @@ struct Rim {
 }
 
 impl Rim {
-    async fn answer(&self, request: Request<Incoming>) -> Response {
-        let (head, mut body) = request.into_parts();
+    async fn answer(
+        &self,
+        connection: &Arc<Connection>,
+        request: Request<Incoming>,
+    ) -> hyper::Response<Leaving> {
+        connection.begin();
+        let (head, incoming) = request.into_parts();
+        let mut body = Body::new(incoming, self.config.body_timeout, &self.load.bodies);
         let mut response = match self.gate.check(&head) {
             Ok(()) => self.route(&head, &mut body).await,
             Err(refusal) => refusal.into(),
         };
-        http::discard(&head, &mut body).await;
+        body.discard(&head).await;
         http::harden(&mut response);
-        response
+        connection.answer(response, body.into_room())
     }
 
-    async fn route(&self, head: &Parts, body: &mut Incoming) -> Response {
+    async fn route(&self, head: &Parts, body: &mut Body) -> Response {
         let path = head.uri.path();
         match path {
             "/mcp" | "/mcp/" => mcp::answer(self, head, body).await,
@@ -129,29 +141,25 @@ pub async fn serve(
     let gate = Gate::new(listener.local_addr()?.port(), &config.hosts);
     let (stop, stopped) = watch::channel(());
     let streams = Arc::new(Semaphore::new(STREAMS_MAX));
-    let rim = Arc::new(Rim {
-        service,
-        gate,
-        config,
-        room: http::Room::new(),
-        streams,
-        stopped: stopped.clone(),
-    });
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    Load::queue(&listener)?;
+    let load = Arc::new(Load::new(config.connections));
+    let rim =
+        Rim { service, gate, config, load: Arc::clone(&load), streams, stopped: stopped.clone() };
+    let rim = Arc::new(rim);
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     let mut pause = ACCEPT_PAUSE;
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&listener, &permits) => accepted,
+            accepted = load.accept(&listener) => accepted,
             Some(_) = connections.join_next() => continue,
             () = &mut shutdown => break,
         };
         match accepted {
-            Ok((stream, permit)) => {
+            Ok((stream, place)) => {
                 pause = ACCEPT_PAUSE;
-                let (rim, stopped) = (Arc::clone(&rim), stopped.clone());
-                connections.spawn(connection(rim, stream, permit, stopped));
+                let connection = Arc::new(Connection::new(&load, &rim.config, place));
+                connections.spawn(attend(Arc::clone(&rim), stream, connection, stopped.clone()));
             }
             Err(error) if is_the_clients(&error) => {}
             Err(error) => {
@@ -175,51 +183,49 @@ pub async fn serve(
     Ok(())
 }
 
-/// The permit comes first, so that what is beyond the limit waits in the kernel and holds nothing here.
-async fn accept(
-    listener: &TcpListener,
-    permits: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
-    let permit = Arc::clone(permits).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, permit))
-}
-
 /// Errors of the connection that was to be accepted, not of the listener.
 fn is_the_clients(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-async fn connection(
+/// Serves one connection until it ends, by itself or because it took too long over something.
+async fn attend(
     rim: Arc<Rim>,
     stream: TcpStream,
-    permit: OwnedSemaphorePermit,
+    connection: Arc<Connection>,
     mut stopped: watch::Receiver<()>,
 ) {
     // Answers are small; waiting for more to send would only make them late.
     let _ = stream.set_nodelay(true);
     let mut builder = http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(rim.config.head_timeout)
-        .max_buf_size(HEAD_BYTES_MAX);
-    let patience = rim.config.read_timeout;
+    builder.max_buf_size(HEAD_BYTES_MAX);
+    let transport = TokioIo::new(Transport::new(stream, Arc::clone(&connection)));
+    let mut alarm = Alarm::new(Arc::clone(&connection));
     let service = service_fn(move |request| {
-        let rim = Arc::clone(&rim);
-        async move { Ok::<_, Infallible>(rim.answer(request).await) }
+        let (rim, connection) = (Arc::clone(&rim), Arc::clone(&connection));
+        async move { Ok::<_, Infallible>(rim.answer(&connection, request).await) }
     });
-    let stream = TokioIo::new(Patient::new(stream, patience));
-    let mut serving = pin!(builder.serve_connection(stream, service));
-    let served = tokio::select! {
-        served = serving.as_mut() => served,
-        _ = stopped.changed() => {
-            serving.as_mut().graceful_shutdown();
-            serving.await
+    let mut serving = pin!(builder.serve_connection(transport, service));
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            // The alarm looks at what the transport did in the same turn.
+            biased;
+            served = serving.as_mut() => {
+                if let Err(error) = served {
+                    tracing::debug!(%error, "a connection ended early");
+                }
+                return;
+            }
+            why = poll_fn(|context| alarm.poll(context)) => {
+                tracing::debug!(why, "a connection was ended");
+                return;
+            }
+            _ = stopped.changed(), if !stopping => {
+                stopping = true;
+                serving.as_mut().graceful_shutdown();
+            }
         }
-    };
-    if let Err(error) = served {
-        tracing::debug!(%error, "a connection ended early");
     }
-    drop(permit);
 }

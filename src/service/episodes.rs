@@ -3,11 +3,10 @@
 use super::view::may_see;
 use super::{Caller, LogEntry, Service};
 use crate::canon::{Value, object};
-use crate::event::{B16, EpisodeName, Event, Grant, Role, hex};
-use crate::limits::{EPISODE_CALLS_MAX, EPISODE_CALLS_SEARCH_MAX};
+use crate::event::{B16, EpisodeName, Grant, Role, hex};
+use crate::limits::EPISODE_CALLS_MAX;
 use crate::state::{DoubtRow, SessionRow, State};
 use crate::store::StoreError;
-use std::ops::Bound;
 
 /// An episode, for anybody; with `sessions` for those who may see them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,19 +61,29 @@ impl Service {
     ) -> Vec<EpisodeView> {
         let now = self.now();
         self.inner.ledger.with_state(|state| {
-            let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-            let names = state.episodes_by_name.iter().map(|(name, _)| name);
-            let names = names.filter(|name| match from {
-                Bound::Excluded(after) => *name > after,
-                _ => true,
-            });
-            let views = names.filter_map(|name| episode_view(state, Some(caller), name, now));
-            views.take(limit).collect()
+            let rows: Box<dyn Iterator<Item = _>> = match after {
+                Some(after) => Box::new(state.episodes_by_name.from(after.clone())),
+                None => Box::new(state.episodes_by_name.iter()),
+            };
+            let names = rows.map(|(name, _)| name).filter(|name| Some(*name) != after).take(limit);
+            let mut views: Vec<_> =
+                names.filter_map(|name| episode_view(state, None, name, now)).collect();
+            for view in views.iter_mut().filter(|view| may_see(caller, Some(&view.name))) {
+                view.sessions = Some(Vec::new());
+            }
+            // One look at the sessions for the whole page.
+            for (id, session) in state.sessions.iter() {
+                let Some(name) = &session.episode else { continue };
+                let Ok(at) = views.binary_search_by(|view| view.name.cmp(name)) else { continue };
+                if let Some(sessions) = views.get_mut(at).and_then(|view| view.sessions.as_mut()) {
+                    sessions.push(session_value(state, name, id, session, now));
+                }
+            }
+            views
         })
     }
 
-    /// The newest calls of an episode, newest first: of the last [`EPISODE_CALLS_SEARCH_MAX`] entries of the log, at most
-    /// [`EPISODE_CALLS_MAX`].
+    /// The newest calls of an episode, newest first, at most [`EPISODE_CALLS_MAX`].
     ///
     /// # Errors
     /// [`StoreError`].
@@ -83,13 +92,8 @@ impl Service {
         caller: Option<&Caller>,
         name: &EpisodeName,
     ) -> Result<Vec<LogEntry>, StoreError> {
-        let entries = self.inner.ledger.with_state(State::entries);
-        let from = entries.saturating_sub(EPISODE_CALLS_SEARCH_MAX);
-        let count = usize::try_from(EPISODE_CALLS_SEARCH_MAX).unwrap_or(0);
-        let commits = self.inner.ledger.entries(from, count)?;
-        let own = |event: &&Event| event.ep.as_ref().is_some_and(|ep| ep.name == *name);
-        let newest = commits.iter().rev().filter(own).take(EPISODE_CALLS_MAX);
-        newest.filter_map(|event| self.entry(caller, event).transpose()).collect()
+        let newest = self.inner.ledger.commits_of(name, EPISODE_CALLS_MAX)?;
+        newest.iter().filter_map(|event| self.entry(caller, event).transpose()).collect()
     }
 
     /// Calls whose effect nobody could settle, from the intent at `from` on: for anybody what events tell, and for those
@@ -157,16 +161,14 @@ fn episode_view(
     now: u64,
 ) -> Option<EpisodeView> {
     let row = state.episodes_by_name.get(name)?;
-    let mine = |id: &B16| match caller {
-        Some(caller) => caller.role == Role::Auditor || caller.id == *id,
-        None => false,
-    };
-    let seen = caller.is_some_and(|caller| may_see(caller, Some(name)));
-    let sessions = state
-        .sessions
-        .iter()
-        .filter(|(id, session)| session.episode.as_ref() == Some(name) && mine(id));
-    let sessions = sessions.map(|(id, session)| session_value(state, name, id, session, now));
+    let value = |(id, session): (&B16, &SessionRow)| session_value(state, name, id, session, now);
+    let sessions = caller.filter(|caller| may_see(caller, Some(name))).map(|caller| {
+        if caller.role == Role::Auditor {
+            let own = |(_, session): &(_, &SessionRow)| session.episode.as_ref() == Some(name);
+            return state.sessions.iter().filter(own).map(value).collect();
+        }
+        state.sessions.get(&caller.id).map(|row| value((&caller.id, row))).into_iter().collect()
+    });
     Some(EpisodeView {
         name: name.clone(),
         events: state.chains.get(name).map_or(0, |chain| chain.n),
@@ -174,7 +176,7 @@ fn episode_view(
         redacted: row.redacted,
         open: state.calls.iter().find(|(_, call)| call.episode == *name).map(|(_, call)| call.inv),
         unresolved: state.doubts.iter().filter(|(_, row)| row.call.episode == *name).count() as u64,
-        sessions: seen.then(|| sessions.collect()),
+        sessions,
     })
 }
 

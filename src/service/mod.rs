@@ -22,6 +22,7 @@ mod episodes;
 mod files;
 mod invocation;
 mod invoke;
+mod kinds;
 mod listing;
 mod look;
 mod past;

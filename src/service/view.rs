@@ -4,6 +4,7 @@
 //! may see them: an agent those of its own episode, an auditor all; to anybody else every name is equally unknown.
 
 use super::answer::ReceiptView;
+use super::files::redacted;
 use super::{Caller, Service};
 use crate::canon::{Value, object};
 use crate::event::{B16, B32, Body, EpisodeName, Event, Role, hex};
@@ -120,6 +121,9 @@ pub enum ObjectError {
     /// There is none of that name that the caller may see.
     #[error("object not found")]
     NotFound,
+    /// The payloads of the caller's episode are gone, whatever their names.
+    #[error("{}", redacted(*.0))]
+    Redacted(Option<u64>),
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -173,6 +177,14 @@ impl Service {
     ) -> Result<Vec<LogEntry>, StoreError> {
         let commits = self.inner.ledger.entries(from, limit)?;
         commits.into_iter().filter_map(|event| self.entry(caller, &event).transpose()).collect()
+    }
+
+    /// Durable entries.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn entries(&self) -> Result<u64, StoreError> {
+        self.inner.ledger.entry_count()
     }
 
     pub(super) fn entry(
@@ -250,6 +262,7 @@ impl Service {
         // It may have become durable since the first look.
         match ledger.find(inv)? {
             Some(found) => self.receipt_of(caller, found),
+            None if ledger.lost()? => Ok(Receipt::Open),
             None => Ok(Receipt::NotStarted),
         }
     }
@@ -292,13 +305,22 @@ impl Service {
             }),
             None => Vec::new(),
         };
-        for episode in &episodes {
+        let gone = |name: &EpisodeName| {
+            ledger.with_state(|state| state.episodes_by_name.get(name).is_some_and(|r| r.redacted))
+        };
+        for episode in episodes.iter().filter(|name| !gone(name)) {
             if let Some(bytes) = ledger.object(Some(episode), hash)? {
                 return Ok(bytes);
             }
         }
         // Sources and schemas of transitions belong to no episode and hide nothing.
-        ledger.object(None, hash)?.ok_or(ObjectError::NotFound)
+        if let Some(bytes) = ledger.object(None, hash)? {
+            return Ok(bytes);
+        }
+        match caller.episode.as_ref().filter(|name| gone(name)) {
+            Some(name) => Err(ObjectError::Redacted(ledger.redaction(name)?)),
+            None => Err(ObjectError::NotFound),
+        }
     }
 
     /// The bytes of a tile or entry bundle; `None` beyond the newest head.

@@ -1,31 +1,20 @@
 //! The whole story behind a reference: what was asked by whom, what was decided, what ran, what it left, and where it is in
 //! the log.
 
+use super::kinds::kind_named_by;
 use super::view::may_see;
 use super::{Caller, Receipt, Service};
 use crate::canon::{Value, object, parse};
-use crate::event::{B16, B32, Body, EpisodeName, Event, Intent, Outcome, Plan, Role, hex};
+use crate::event::{
+    B16, B32, Body, Closure, EpisodeName, Event, Grant, Intent, Outcome, Plan, Role, hex,
+};
 use crate::ledger::{Found, Naming};
-use crate::limits::{KINDS_SEARCH_MAX, STORY_FILES_MAX};
+use crate::limits::STORY_FILES_MAX;
 use crate::merkle::hash::Hash;
 use crate::store::StoreError;
 
-/// Kinds of objects, by the event that names one and its place among that event's references.
-const KINDS: [(&str, &str, usize); 8] = [
-    ("world/effect-plan/v1", "plan", 0),
-    ("world/invocation-input/v1", "plan", 1),
-    ("world/effect-request/v1", "intent", 0),
-    ("world/effect-record/v1", "outcome", 0),
-    ("world/effect-result/v1", "outcome", 1),
-    ("world/invocation-output/v1", "commit", 0),
-    ("world/closure-record/v1", "closure", 0),
-    ("world/transition-source/v1", "transition", 0),
-];
-/// What a request keeps of a file.
-const FILE: &str = "world/file-before/v1";
-/// Events read at once.
-const PAGE: usize = 500;
-
+/// Closures of one call that are told: recovery closes it once, and a person settles it once.
+const CLOSURES_MAX: usize = 8;
 /// What a story is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
@@ -109,7 +98,9 @@ impl Service {
     }
 
     fn why_object(&self, caller: &Caller, hash: Hash) -> Result<Value, WhyError> {
-        let mut behind = false;
+        if let Some(value) = self.why_transition(&hash)? {
+            return Ok(value);
+        }
         for episode in self.visible(caller) {
             match self.inner.ledger.naming(&episode, &hash)? {
                 Naming::Event(seq) => {
@@ -123,11 +114,33 @@ impl Service {
                     ];
                     return self.story(Some(caller), &inv, more);
                 }
-                Naming::Behind => behind = true,
-                Naming::Nothing => {}
+                // Each look makes up for a piece; going on would make up for all of it in one answer.
+                Naming::Behind => return Err(WhyError::Behind),
+                Naming::Nothing | Naming::Lost(_) => {}
             }
         }
-        Err(if behind { WhyError::Behind } else { WhyError::NotFound })
+        Err(WhyError::NotFound)
+    }
+
+    /// The newest transition with this source or schema. They belong to no episode and hide nothing.
+    fn why_transition(&self, hash: &Hash) -> Result<Option<Value>, StoreError> {
+        let found = self.inner.ledger.with_state(|state| {
+            let mut rows = state.transitions.iter().rev();
+            let found = rows.find(|(_, row)| row.source.0 == *hash || row.schema.0 == *hash);
+            found.map(|(seq, row)| (*seq, usize::from(row.source.0 != *hash)))
+        });
+        let Some((seq, place)) = found else { return Ok(None) };
+        let Some(event) = self.read(seq)? else { return Ok(None) };
+        let kind = kind_named_by("transition", place);
+        Ok(Some(object([
+            ("at", event.at.into()),
+            ("episode", Value::Null),
+            ("kind", event.body.kind().into()),
+            ("leaf", seq.into()),
+            ("named_by", seq.into()),
+            ("ref", format!("sha256:{}", hex(hash)).into()),
+            ("semantic_id", kind.into()),
+        ])))
     }
 
     /// The episodes whose objects the caller may see.
@@ -141,16 +154,6 @@ impl Service {
         }
     }
 
-    /// The kind of an object is a property of the event that names it.
-    fn kind_of(&self, event: &Event, hash: &Hash) -> Result<&'static str, StoreError> {
-        let Some(ep) = &event.ep else { return Ok(FILE) };
-        let refs = self.plain(&ep.name, event.seq)?;
-        let place = refs.iter().position(|named| named == hash);
-        let kind = event.body.kind();
-        let found = KINDS.iter().find(|(_, by, index)| *by == kind && Some(*index) == place);
-        Ok(found.map_or(FILE, |(name, ..)| *name))
-    }
-
     fn story(
         &self,
         caller: Option<&Caller>,
@@ -161,11 +164,12 @@ impl Service {
         let (event, plan) = found.plan.as_ref().ok_or(WhyError::NotFound)?;
         let episode = event.ep.as_ref().map(|ep| ep.name.clone()).ok_or(WhyError::NotFound)?;
         let seen = caller.is_some_and(|caller| may_see(caller, Some(&episode)));
+        let closures = self.closures(&episode, inv, &found)?;
         let mut members = more;
         members.extend([
             ("decision", decision(&found)),
             ("episode", episode.to_string().into()),
-            ("events", events_of(&found)),
+            ("events", events_of(&found, &closures)),
             ("front", plan.front.to_string().into()),
             ("invocation", inv.to_string().into()),
             ("session", plan.session.map(|id| id.to_string()).into()),
@@ -173,8 +177,13 @@ impl Service {
             ("tool", plan.tool.as_str().into()),
             ("transition", self.transition_of(plan)),
         ]);
-        if let Some((_, closure)) = &found.closure {
+        if let Some((_, closure)) = closures.last() {
             members.push(("verdict", closure.verdict.to_string().into()));
+            members.push(("closures", Value::Array(closures.iter().map(closure_value).collect())));
+        }
+        if let Some(session) = &plan.session {
+            let grants = self.grants_of(&episode, session, event.seq)?;
+            members.extend(grants.map(|grants| ("grants", grants)));
         }
         if let Receipt::Committed(receipt) = self.receipt(caller, inv)? {
             let mut value = receipt.to_value();
@@ -263,6 +272,17 @@ impl Service {
             let args = args.and_then(|(_, bytes)| parse(&bytes).ok());
             members.push(("args", args.unwrap_or(Value::Null)));
         }
+        if let Some((event, Outcome { denial: Some(denial), .. })) = &found.outcome {
+            let record = self.named(episode, event.seq, 0)?;
+            let record = record.and_then(|(_, bytes)| parse(&bytes).ok()).unwrap_or(Value::Null);
+            let of = |name: &str| record.get(name).cloned().unwrap_or(Value::Null);
+            let names = ["budgetAfter", "budgetBefore", "cost", "effect", "scope"];
+            let told = names.into_iter().map(|name| (name.to_owned(), of(name)));
+            let mut decision: std::collections::BTreeMap<String, Value> = told.collect();
+            decision.insert("allowed".to_owned(), false.into());
+            decision.insert("denial".to_owned(), denial.as_str().into());
+            members.push(("decision", Value::Object(decision)));
+        }
         let problem = match &found.commit {
             Some((event, _)) => self.answer_at(event.seq)?.and_then(|answer| answer.problem),
             None => None,
@@ -271,70 +291,59 @@ impl Service {
         Ok(members)
     }
 
-    /// Objects of a kind that the caller may see, from the event after leaf `after` on, oldest first; and the leaf up to
-    /// which was looked, when there may be more.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub fn objects_of_kind(
+    /// All closures of a call, oldest first: a person may have settled what recovery could not.
+    fn closures(
         &self,
-        caller: &Caller,
-        kind: &str,
-        after: Option<u64>,
-        limit: usize,
-    ) -> Result<(Vec<Value>, Option<u64>), StoreError> {
-        let Some((name, by, index)) = KINDS.iter().find(|(name, ..)| *name == kind) else {
-            return Ok((Vec::new(), None));
-        };
-        let (mut items, mut next) = (Vec::new(), after.map_or(0, |leaf| leaf.saturating_add(1)));
-        let end = next.saturating_add(KINDS_SEARCH_MAX);
-        while next < end {
-            let events = self.inner.ledger.events(next, PAGE)?;
-            if events.is_empty() {
-                return Ok((items, None));
+        episode: &EpisodeName,
+        inv: &B16,
+        found: &Found,
+    ) -> Result<Vec<(Event, Closure)>, StoreError> {
+        let (mut closures, mut before) = (Vec::new(), u64::MAX);
+        while let Naming::Event(seq) = self.inner.ledger.named_before(episode, inv, before)? {
+            before = seq;
+            let Some(event) = self.read(seq)? else { continue };
+            if let (Body::Closure(closure), true) = (&event.body, event.inv == Some(*inv)) {
+                let closure = closure.clone();
+                closures.push((event, closure));
             }
-            for (seq, bytes) in events {
-                next = seq + 1;
-                let Ok(event) = Event::decode(&bytes) else { continue };
-                if event.body.kind() != *by {
-                    continue;
-                }
-                let Some((hash, size)) = self.object_of(caller, &event, *index)? else { continue };
-                items.push(object([
-                    ("hash", format!("sha256:{}", hex(&hash)).into()),
-                    ("leaf", seq.into()),
-                    ("semanticId", (*name).into()),
-                    ("size", size.into()),
-                ]));
-                if items.len() >= limit {
-                    return Ok((items, Some(seq)));
-                }
+            if closures.len() == CLOSURES_MAX {
+                break;
             }
         }
-        Ok((items, Some(next - 1)))
+        closures.reverse();
+        // The index may be on its way; what ended the call is known without it.
+        let last = found.closure.iter().filter(|(event, _)| closures.iter().all(|c| c.0 != *event));
+        let last: Vec<_> = last.cloned().collect();
+        closures.extend(last);
+        Ok(closures)
     }
 
-    /// The object at a place of an event, with its size, if the caller may see it and it is there.
-    fn object_of(
+    /// The grants that were in force for the session of a plan, and the leaf that gave them.
+    fn grants_of(
         &self,
-        caller: &Caller,
-        event: &Event,
-        index: usize,
-    ) -> Result<Option<(Hash, u64)>, StoreError> {
+        episode: &EpisodeName,
+        session: &B16,
+        plan: u64,
+    ) -> Result<Option<Value>, StoreError> {
         let ledger = &self.inner.ledger;
-        let (hash, bytes) = match (&event.body, &event.ep) {
-            (Body::Transition(transition), _) => {
-                (transition.source.0, ledger.object(None, &transition.source.0)?)
-            }
-            (_, Some(ep)) if may_see(caller, Some(&ep.name)) => {
-                match self.named(&ep.name, event.seq, index)? {
-                    Some((hash, bytes)) => (hash, Some(bytes)),
-                    None => return Ok(None),
-                }
-            }
-            _ => return Ok(None),
+        let Naming::Event(seq) = ledger.named_before(episode, session, plan)? else {
+            return Ok(None);
         };
-        Ok(bytes.map(|bytes| (hash, bytes.len() as u64)))
+        let Some(Event { body: Body::Session(given), .. }) = self.read(seq)? else {
+            return Ok(None);
+        };
+        let grant = |grant: &Grant| {
+            object([
+                ("budget", grant.budget.into()),
+                ("confirm", grant.confirm.into()),
+                ("effect", grant.effect.as_str().into()),
+                ("expires", grant.expires.into()),
+                ("scope", grant.scope.as_str().into()),
+            ])
+        };
+        let grants = Value::Array(given.grants.iter().map(grant).collect());
+        let grants = object([("items", grants), ("leaf", seq.into())]);
+        Ok((given.id == *session).then_some(grants))
     }
 }
 
@@ -363,7 +372,18 @@ fn decision(found: &Found) -> Value {
     ])
 }
 
-fn events_of(found: &Found) -> Value {
+fn closure_value((event, closure): &(Event, Closure)) -> Value {
+    object([
+        ("at", event.at.into()),
+        ("by", closure.by.as_str().into()),
+        ("charge", closure.charge.into()),
+        ("evidence", closure.evidence.as_str().into()),
+        ("leaf", event.seq.into()),
+        ("verdict", closure.verdict.as_str().into()),
+    ])
+}
+
+fn events_of(found: &Found, closures: &[(Event, Closure)]) -> Value {
     let of = |event: &Event| {
         object([
             ("at", event.at.into()),
@@ -374,11 +394,13 @@ fn events_of(found: &Found) -> Value {
     let events = [
         found.plan.as_ref().map(|(event, _)| event),
         found.intent.as_ref().map(|(event, _)| event),
-        found.closure.as_ref().map(|(event, _)| event),
         found.outcome.as_ref().map(|(event, _)| event),
         found.commit.as_ref().map(|(event, _)| event),
     ];
-    Value::Array(events.into_iter().flatten().map(of).collect())
+    let closures = closures.iter().map(|(event, _)| event);
+    let mut events: Vec<_> = events.into_iter().flatten().chain(closures).collect();
+    events.sort_by_key(|event| event.seq);
+    Value::Array(events.into_iter().map(of).collect())
 }
 
 fn status_of(found: &Found) -> &'static str {

@@ -40,6 +40,7 @@ struct State {
     durable: Map,
     side: Map,
     syncs: u64,
+    reads: u64,
     faults: BTreeMap<u64, Fault>,
     poisoned: Option<String>,
     free_bytes: u64,
@@ -77,6 +78,11 @@ impl MemoryStore {
     /// Syncs so far, failed ones included.
     pub fn syncs(&self) -> u64 {
         self.state().syncs
+    }
+
+    /// What reads cost so far: one for each, and one for each pair that a range gave.
+    pub fn reads(&self) -> u64 {
+        self.state().reads
     }
 
     /// The machine loses power and starts again: a new store with the durable bytes, no faults planned, no syncs
@@ -168,23 +174,29 @@ impl Store for MemoryStore {
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(self.state().live.get(key).map(|value| value.to_vec()))
+        let mut state = self.state();
+        state.reads += 1;
+        Ok(state.live.get(key).map(|value| value.to_vec()))
     }
 
     fn range(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Pair>, StoreError> {
         if from >= to {
             return Ok(Vec::new());
         }
-        let state = self.state();
+        let mut state = self.state();
         let found = state.live.range::<[u8], _>((Bound::Included(from), Bound::Excluded(to)));
-        Ok(found.take(limit).map(|(key, value)| (key.clone(), value.to_vec())).collect())
+        let found = found.take(limit).map(|(key, value)| (key.clone(), value.to_vec()));
+        let found: Vec<_> = found.collect();
+        state.reads += 1 + found.len() as u64;
+        Ok(found)
     }
 
     fn last(&self, from: &[u8], to: &[u8]) -> Result<Option<Pair>, StoreError> {
         if from >= to {
             return Ok(None);
         }
-        let state = self.state();
+        let mut state = self.state();
+        state.reads += 1;
         let mut found = state.live.range::<[u8], _>((Bound::Included(from), Bound::Excluded(to)));
         Ok(found.next_back().map(|(key, value)| (key.clone(), value.to_vec())))
     }
@@ -199,7 +211,9 @@ impl Store for MemoryStore {
     }
 
     fn side_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(self.state().side.get(key).map(|value| value.to_vec()))
+        let mut state = self.state();
+        state.reads += 1;
+        Ok(state.side.get(key).map(|value| value.to_vec()))
     }
 
     fn free_bytes(&self) -> Result<u64, StoreError> {

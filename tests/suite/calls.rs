@@ -5,7 +5,9 @@
 
 mod deadlines;
 mod failed;
+mod files;
 mod finish;
+mod flat;
 mod ids;
 mod operator;
 mod stale;

@@ -15,7 +15,7 @@ mod event; // spec/event.md: the decoder against the CDDL and against fixtures o
 mod hands; // spec/tools.md: paths that try to leave, effects end to end, crashes between their steps
 mod ledger; // the writer: group commit, crash sweep, start-up checks, the clock and the disk
 mod limits; // spec/limits.md against src/limits.rs, as text
-mod load; // many clients, slow ones and dead ones
+mod load; // many clients, and clients that are slow, silent or gone: what they cost is bounded and comes back
 mod log; // tree, tiles, proofs, map, notes: spec/log.md
 mod mcp; // spec/mcp.md: news of long calls, a client of other people
 mod openapi; // spec/openapi.json against the server

@@ -103,12 +103,27 @@ fn concrete(path: &str, operation: &Value, own: &[(&str, String)]) -> String {
     if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) }
 }
 
+/// What every path refuses: a session that is no good, and a parameter that it does not have.
+async fn refused(address: SocketAddr, url: &str, revoked: &str, auditor: &str) -> Vec<String> {
+    let unknown = format!("{url}{}nonsense=1", if url.contains('?') { '&' } else { '?' });
+    let mut wrong = Vec::new();
+    for (url, token, due) in [(url, revoked, 401), (url, "x", 401), (&unknown, auditor, 400)] {
+        let status = get(address, url, Some(token)).await.status;
+        if status != due {
+            wrong.push(format!("{url}: {status} instead of {due}"));
+        }
+    }
+    wrong
+}
+
 #[test]
 fn every_path_answers_as_documented() {
     let document = document();
     let world = World::new();
     let token = world.agent("ep1", 10);
     let auditor = world.session(Role::Auditor, None, Vec::new(), 3_600);
+    let revoked = world.agent("ep2", 10);
+    world.service.revoke("ep2").expect("revoked");
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let mut wrong = Vec::new();
@@ -163,15 +178,8 @@ fn every_path_answers_as_documented() {
                     );
                 }
             }
-            let malformed = get(
-                running.address,
-                &format!("{url}{}nonsense=1", if url.contains('?') { '&' } else { '?' }),
-                Some(&auditor),
-            )
-            .await;
-            if malformed.status != 400 {
-                wrong.push(format!("{url}: an unknown parameter is {}", malformed.status));
-            }
+            assert!(documented.get("401").is_some() && documented.get("400").is_some(), "{url}");
+            wrong.extend(refused(running.address, &url, &revoked, &auditor).await);
         }
         running.stop().await;
     });

@@ -90,6 +90,26 @@ fn it_goes_on_where_the_client_was() {
 }
 
 #[test]
+fn it_ends_with_the_session_that_it_was_opened_for() {
+    let world = World::new();
+    let (token, other) = (world.agent("ep1", 1_000), world.agent("ep2", 1_000));
+    runtime().block_on(async {
+        let running = world.serve().await;
+        let bearer = format!("Authorization: Bearer {token}");
+        let mut own = Client::open(running.address, "/v1/stream?from=0", &[bearer.as_str()]).await;
+        let mut public = Client::open(running.address, "/v1/stream?from=0", &[]).await;
+        grow(&world, &token, 1).await;
+        assert!(own.until("id: 0\n").await && own.text.contains(r#""refs":{"#));
+        tokio::task::block_in_place(|| world.service.revoke("ep1")).expect("revoked");
+        assert!(!own.until("never").await, "it ends");
+        grow(&world, &other, 1).await;
+        assert!(public.until("id: 1\n").await, "others go on");
+        assert_eq!(own.ids(), [0]);
+        running.stop().await;
+    });
+}
+
+#[test]
 fn a_slow_reader_holds_nobody_and_there_is_an_end_to_places() {
     let world = World::new();
     let token = world.agent("ep1", 10_000);

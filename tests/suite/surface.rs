@@ -8,7 +8,8 @@ use crate::support::{self, Answer, START, World, exchange, request};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use worldlog::canon::{self, Value};
-use worldlog::event::{B16, Event, Role, hex};
+use worldlog::event::{B16, EpisodeName, Event, Redaction, RedactionReason, Role, hex};
+use worldlog::ledger::{Draft, Submission};
 use worldlog::merkle::hash::{leaf_hash, sha256};
 use worldlog::merkle::reader::{Reader, TileSource};
 use worldlog::merkle::tile::{BundleId, TileId};
@@ -44,6 +45,7 @@ fn variables(world: &World, address: SocketAddr) -> Variables {
         ("revoked", world.session(Role::Agent, Some("ep5"), grants(), 86_400)),
         ("brief", world.session(Role::Agent, Some("ep6"), grants(), 60)),
         ("grantless", world.session(Role::Agent, Some("ep7"), Vec::new(), 86_400)),
+        ("approver", world.session(Role::Approver, None, Vec::new(), 86_400)),
     ];
     world.service.revoke("ep5").expect("revoked");
     world.clock.advance(1_000);
@@ -395,6 +397,24 @@ fn a_page_has_a_hundred_items_unless_asked_and_five_hundred_at_most() {
     assert_eq!(page("/v1/log?from=7&limit=2"), (Some(7), 2));
     assert_eq!(page("/v1/events?from=1"), (Some(1), 100));
     assert_eq!(page("/v1/events?limit=9999"), (Some(0), 500));
+}
+
+#[test]
+fn what_was_redacted_is_gone_whatever_its_name() {
+    let asked = Asked::new();
+    let name = EpisodeName::parse("ep1").expect("a name");
+    let body = Redaction { by: None, refs: None, reason: RedactionReason::Operator };
+    let drafts = vec![Draft::plain(Some(&name), body)];
+    let submission = Submission { drafts, ..Submission::default() };
+    let leaf = asked.world.service.ledger().commit_blocking(submission).expect("redacted").first;
+    let wanted = format!(
+        r#"{{"error":{{"class":"Redacted","message":"the payloads of the episode were redacted at leaf {leaf}"}}}}"#
+    );
+    let zeros = format!("/v1/objects/sha256:{}", "0".repeat(64));
+    for path in [zeros.as_str(), "/v1/episodes/ep1/files/a.txt"] {
+        let answer = asked.get(path, "*/*");
+        assert_eq!((answer.status, answer.text()), (410, wanted.as_str()), "{path}");
+    }
 }
 
 #[test]

@@ -18,14 +18,15 @@ mod task;
 mod time;
 
 use super::Rim;
-use super::http::{self, BodyFault, JSON, Response};
+use super::body::{self, Body, BodyFault};
+use super::http::{self, JSON, Response};
 use super::rpc::{self, Message, Sent};
 use crate::event::Front;
+use crate::limits::SMALL_BODY_BYTES_MAX;
 use crate::service::{Caller, Past, Service, StoreError};
 use ask::Ask;
 use card::STRICT_URI;
 use fault::Fault;
-use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
@@ -91,14 +92,16 @@ pub(super) fn card(rim: &Rim, head: &Parts) -> Response {
 }
 
 /// Answers one request to the endpoint.
-pub(super) async fn answer(rim: &Rim, head: &Parts, body: &mut Incoming) -> Response {
+pub(super) async fn answer(rim: &Rim, head: &Parts, body: &mut Body) -> Response {
     if head.method != Method::POST {
         return http::method_not_allowed("POST").into();
     }
     let version = Version::of(head);
     // Who sends a version that is not spoken here still reads the errors of the newest.
     let dialect = if version == Ok(Version::Old) { Dialect::V01 } else { Dialect::V10 };
-    let bytes = http::read_body(body, BODY_BYTES_MAX, rim.config.body_timeout, &rim.room).await;
+    // Who is nobody gets what every connection has: enough for the id that a client waits for.
+    let known = http::caller(&rim.service, &head.headers).is_ok();
+    let bytes = body.read(if known { BODY_BYTES_MAX } else { SMALL_BODY_BYTES_MAX }).await;
     // A session may end while its body is on the way.
     let caller = match http::caller(&rim.service, &head.headers) {
         Ok(caller) => caller,
@@ -114,7 +117,7 @@ pub(super) async fn answer(rim: &Rim, head: &Parts, body: &mut Incoming) -> Resp
     };
     let bytes = match bytes {
         Ok(bytes) => bytes,
-        Err(fault) => return refuse(&Fault::invalid_request(bodiless(fault)), dialect, None),
+        Err(fault) => return bodiless(fault, dialect),
     };
     // The older versions say nothing of it; a client of this one that announces something else meant another binding.
     let foreign = head.headers.contains_key(header::CONTENT_TYPE) && !http::is_json(&head.headers);
@@ -170,13 +173,15 @@ fn id_of<'a>(sent: &Sent<'a>) -> Option<&'a str> {
     }
 }
 
-fn bodiless(fault: BodyFault) -> &'static str {
-    match fault {
+fn bodiless(fault: BodyFault, dialect: Dialect) -> Response {
+    let text = match fault {
         BodyFault::TooLarge => "the body has more than 1048576 bytes",
         BodyFault::Slow => "the body did not arrive in time",
         BodyFault::Cut => "the body ended before its announced end",
-        BodyFault::Crowded => "too many large bodies are on the way; send it again in a second",
-    }
+        // No request was read, so that there is nothing for a protocol to say.
+        BodyFault::Crowded => return body::crowded().into(),
+    };
+    refuse(&Fault::invalid_request(text), dialect, None)
 }
 
 /// An error rides in HTTP 200: clients read its code there, and a transport error elsewhere.

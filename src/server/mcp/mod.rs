@@ -17,11 +17,12 @@ mod progress;
 mod tools;
 
 use super::Rim;
-use super::http::{self, Accept, BodyFault, JSON, Response, TEXT};
+use super::body::{self, Body, BodyFault};
+use super::http::{self, Accept, JSON, Response, TEXT};
 use super::rpc::{self, Failure, Members, Message, Sent};
 use crate::canon::{Value, object};
+use crate::limits::BATCH_BYTES_MAX;
 use crate::service::{Caller, Progress, Service, Unauthenticated};
-use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
@@ -50,7 +51,7 @@ const INSTRUCTIONS: &str = "Every call is committed to a log, refused ones too: 
     you repeat a write, an edit or a run.";
 
 /// Answers one request to the endpoint.
-pub(super) async fn answer(rim: &Rim, head: &Parts, body: &mut Incoming) -> Response {
+pub(super) async fn answer(rim: &Rim, head: &Parts, body: &mut Body) -> Response {
     if head.method != Method::POST {
         return http::method_not_allowed("POST").into();
     }
@@ -70,8 +71,7 @@ pub(super) async fn answer(rim: &Rim, head: &Parts, body: &mut Incoming) -> Resp
         let text = "Accept must admit application/json or text/event-stream";
         return http::error(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", text).into();
     }
-    let read = http::read_body(body, BODY_BYTES_MAX, rim.config.body_timeout, &rim.room).await;
-    let bytes = match read {
+    let bytes = match body.read(BODY_BYTES_MAX).await {
         Ok(bytes) => bytes,
         Err(fault) => return bodiless(fault),
     };
@@ -133,11 +133,7 @@ fn bodiless(fault: BodyFault) -> Response {
         BodyFault::Cut => {
             (StatusCode::BAD_REQUEST, "BadRequest", "the body ended before its announced end")
         }
-        BodyFault::Crowded => {
-            let text = "too many large bodies are on the way; send it again in a second";
-            let refusal = http::error(StatusCode::SERVICE_UNAVAILABLE, "Crowded", text);
-            return http::also(refusal, header::RETRY_AFTER, "1").into();
-        }
+        BodyFault::Crowded => return body::crowded().into(),
     };
     http::error(status, class, text).into()
 }
@@ -299,11 +295,16 @@ impl Turn<'_> {
             return refuse(&Failure::new(rpc::INVALID_REQUEST, text), None);
         }
         let (mut answers, mut receipts) = (Vec::new(), Vec::new());
-        let count = messages.len();
+        let (count, mut bytes) = (messages.len(), 0);
         for (index, message) in messages.into_iter().enumerate() {
+            if let (true, Some(id)) = (bytes >= BATCH_BYTES_MAX, message.id()) {
+                answers.push(full().render(Some(id)));
+                continue;
+            }
             match self.item(message).await {
                 None => {}
                 Some(Ok((text, receipt))) => {
+                    bytes += text.len();
                     answers.push(text);
                     receipts.extend(receipt);
                 }
@@ -378,6 +379,14 @@ fn members(params: Option<&str>) -> Result<Members<'_>, Failure> {
 fn no_method(method: &str) -> Failure {
     let method: String = method.chars().take(128).collect();
     Failure::new(rpc::METHOD_NOT_FOUND, format!("method not found: \"{method}\""))
+}
+
+/// A message of a batch whose answers are large enough.
+fn full() -> Failure {
+    let text = format!(
+        "invalid request: the answers before this one have {BATCH_BYTES_MAX} bytes; it was not begun, send it in another request"
+    );
+    Failure::new(rpc::INVALID_REQUEST, text)
 }
 
 /// A failure of the host answers a whole batch, as one envelope without an id: what committed before it, and where it was.

@@ -6,7 +6,7 @@
 //! ```
 
 use super::super::http::{self, Refusal, Response};
-use super::{guest, read};
+use super::{behind, gone, guest, read};
 use crate::canon::{Value, object};
 use crate::event::{EpisodeName, Role};
 use crate::service::{FileError, Service};
@@ -93,11 +93,8 @@ pub(super) async fn file(
         });
     match found.await? {
         Ok(view) => Ok(http::json(&view.to_value(payload))),
-        Err(FileError::Redacted) => Err(http::error(
-            StatusCode::GONE,
-            "Redacted",
-            "the payloads of the episode were redacted",
-        )),
+        Err(error @ FileError::Redacted(_)) => Err(gone(error.to_string())),
+        Err(error @ FileError::Behind) => Err(behind(error.to_string())),
         Err(_) => Err(http::not_found("episode not found")),
     }
 }

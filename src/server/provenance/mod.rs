@@ -48,6 +48,10 @@ pub(super) async fn answer(rim: &Rim, head: &Parts) -> Response {
     if !http::reads(&head.method) {
         return http::method_not_allowed("GET, HEAD").into();
     }
+    // Whoever shows a session that is no good has to learn it, wherever it is shown.
+    if let Err(refusal) = guest(service, head) {
+        return refusal.into();
+    }
     let answered = match route {
         Route::Health => health(service, head),
         Route::Head => note(head, service.ledger().published().note.clone()),
@@ -69,7 +73,7 @@ pub(super) async fn answer(rim: &Rim, head: &Parts) -> Response {
         Route::OpenApi => {
             http::query(head, []).map(|[]| http::reply(StatusCode::OK, http::JSON, OPENAPI))
         }
-        Route::Stream => stream::begin(rim, head),
+        Route::Stream => stream::begin(rim, head).await,
     };
     answered.unwrap_or_else(Response::from)
 }
@@ -170,6 +174,17 @@ async fn read<T: Send + 'static>(
 ) -> Result<T, Refusal> {
     let service = service.clone();
     http::blocking(head, move || read(&service)).await
+}
+
+/// An index beside the log is being made up.
+fn behind(message: String) -> Refusal {
+    let refusal = http::error(StatusCode::SERVICE_UNAVAILABLE, "IndexBehind", message);
+    http::also(refusal, header::RETRY_AFTER, "1")
+}
+
+/// What was there was redacted.
+fn gone(message: String) -> Refusal {
+    http::error(StatusCode::GONE, "Redacted", message)
 }
 
 async fn log(service: &Service, head: &Parts) -> Result<Response, Refusal> {
@@ -294,11 +309,14 @@ async fn object_of(service: &Service, head: &Parts, name: &str) -> Result<Respon
         http::bad_request("object ref must be sha256: and 64 lowercase hexadecimal digits")
     })?;
     let found = read(service, head, move |service| match service.object(&caller, &hash) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(ObjectError::NotFound) => Ok(None),
+        Ok(bytes) => Ok(Ok(bytes)),
         Err(ObjectError::Store(error)) => Err(error),
+        Err(other) => Ok(Err(other)),
     });
-    let bytes = found.await?.ok_or_else(|| http::not_found("object not found"))?;
+    let bytes = found.await?.map_err(|error| match error {
+        ObjectError::Redacted(_) => gone(error.to_string()),
+        _ => http::not_found("object not found"),
+    })?;
     if Accept::of(&head.headers).lists(BYTES) {
         return Ok(http::with(http::reply(StatusCode::OK, BYTES, bytes), header::VARY, "Accept"));
     }

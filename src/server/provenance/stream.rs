@@ -11,8 +11,8 @@
 
 use super::super::Rim;
 use super::super::http::{self, Refusal, Response};
-use super::guest;
-use crate::service::{Caller, LogEntry, Service};
+use super::read;
+use crate::service::{LogEntry, Service};
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderName};
@@ -28,15 +28,16 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Entries read at once.
 const PAGE: usize = 100;
 
-pub(super) fn begin(rim: &Rim, head: &Parts) -> Result<Response, Refusal> {
+pub(super) async fn begin(rim: &Rim, head: &Parts) -> Result<Response, Refusal> {
     let service = &rim.service;
-    let caller = guest(service, head)?;
+    let token = http::bearer(&head.headers).map_err(http::unauthorized)?.map(str::to_owned);
     let [from] = http::query(head, ["from"])?;
     let resumed = http::single(&head.headers, &HeaderName::from_static("last-event-id"));
     let from = match (resumed, from) {
         (Ok(Some(last)), _) => http::index(last).and_then(|last| last.checked_add(1)),
         (Ok(None), Some(text)) => http::index(text),
-        (Ok(None), None) => Some(service.health().entries),
+        // The state is ahead of what is durable, and may be taken back.
+        (Ok(None), None) => Some(read(service, head, Service::entries).await?),
         (Err(()), _) => None,
     };
     let from =
@@ -48,7 +49,7 @@ pub(super) fn begin(rim: &Rim, head: &Parts) -> Result<Response, Refusal> {
     })?;
     let (parts, body) = mpsc::channel(1);
     let (service, stopped) = (service.clone(), rim.stopped.clone());
-    let live = Live { service, caller, next: from, parts, stopped, _place: place };
+    let live = Live { service, token, next: from, parts, stopped, _place: place };
     tokio::spawn(live.run());
     let response = http::stream(SSE, body);
     Ok(http::with(response, HeaderName::from_static("x-accel-buffering"), "no"))
@@ -57,7 +58,8 @@ pub(super) fn begin(rim: &Rim, head: &Parts) -> Result<Response, Refusal> {
 /// One stream.
 struct Live {
     service: Service,
-    caller: Option<Caller>,
+    /// Looked at again for each page: a session that is over sees no more.
+    token: Option<String>,
     next: u64,
     parts: mpsc::Sender<Bytes>,
     stopped: watch::Receiver<()>,
@@ -88,9 +90,13 @@ impl Live {
         }
     }
 
-    /// Sends what there is. Whether there may be more; none when the client is gone or the log cannot be read.
+    /// Sends what there is. Whether there may be more; none when the client or its session is gone, or the log cannot be read.
     async fn page(&mut self) -> Option<bool> {
-        let (service, caller, next) = (self.service.clone(), self.caller.clone(), self.next);
+        let caller = match &self.token {
+            Some(token) => Some(self.service.authenticate(Some(token)).ok()?),
+            None => None,
+        };
+        let (service, next) = (self.service.clone(), self.next);
         let read =
             tokio::task::spawn_blocking(move || service.log(caller.as_ref(), next, PAGE)).await;
         let entries: Vec<LogEntry> = match read {
@@ -104,7 +110,10 @@ impl Live {
         for entry in &entries {
             let json = entry.to_value().to_bytes();
             let text = format!("id: {}\ndata: {}\n\n", entry.entry, String::from_utf8_lossy(&json));
-            self.parts.send(Bytes::from(text)).await.ok()?;
+            tokio::select! {
+                sent = self.parts.send(Bytes::from(text)) => sent.ok()?,
+                _ = self.stopped.changed() => return None,
+            }
             self.next = entry.entry + 1;
         }
         Some(entries.len() == PAGE)

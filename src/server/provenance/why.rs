@@ -5,11 +5,9 @@
 //! ```
 
 use super::super::http::{self, Refusal, Response};
-use super::{guest, read};
+use super::{behind, guest, read};
 use crate::canon::{Value, object};
 use crate::service::{Cause, Service, WhyError};
-use hyper::StatusCode;
-use hyper::header;
 use hyper::http::request::Parts;
 
 /// Objects of the largest page.
@@ -41,11 +39,7 @@ pub(super) async fn story(
     });
     match found.await? {
         Ok(story) => Ok(http::json(&story)),
-        Err(error @ WhyError::Behind) => {
-            let status = StatusCode::SERVICE_UNAVAILABLE;
-            let refusal = http::error(status, "IndexBehind", error.to_string());
-            Err(http::also(refusal, header::RETRY_AFTER, "1"))
-        }
+        Err(error @ WhyError::Behind) => Err(behind(error.to_string())),
         Err(error) => Err(http::not_found(&error.to_string())),
     }
 }

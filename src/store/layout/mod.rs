@@ -26,8 +26,8 @@ pub use events::{
 };
 pub use objects::{
     Blob, Blobs, Object, Opening, all_objects, all_openings, delete_object, delete_opening,
-    has_object, object, object_raw, objects, opening, openings, put_object, put_opening,
-    stage_object,
+    has_object, object, object_length, object_raw, objects, opening, openings, put_object,
+    put_opening, stage_object,
 };
 pub use tiles::{TILE_BYTES, put_tile, tile};
 

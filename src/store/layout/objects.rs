@@ -44,6 +44,21 @@ pub fn has_object<S: Store + ?Sized>(
     Ok(store.get(&parts::part_key(&prefix, 0))?.is_some())
 }
 
+/// How many bytes the object has, without reading them.
+pub fn object_length<S: Store + ?Sized>(
+    store: &S,
+    episode: &str,
+    hash: &Hash,
+) -> Result<Option<u64>, StoreError> {
+    let prefix = object_prefix(episode, hash)?;
+    let Some(first) = store.get(&parts::part_key(&prefix, 0))? else { return Ok(None) };
+    let length = parts::announced(&first).ok_or_else(|| {
+        let reason = "part 0 does not have the length it announces".to_owned();
+        damaged(object_name(episode, hash), reason)
+    })?;
+    Ok(Some(length as u64))
+}
+
 /// The bytes of an object, which have the hash that names them.
 pub fn object<S: Store + ?Sized>(
     store: &S,

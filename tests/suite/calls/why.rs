@@ -3,8 +3,9 @@
 use super::{caller, invoke, member, read, write};
 use crate::support::World;
 use worldlog::canon::Value;
-use worldlog::event::B32;
-use worldlog::service::{Answer, Cause, WhyError};
+use worldlog::event::{B16, B32};
+use worldlog::service::{Answer, CallError, Cause, GrantSpec, SessionChange, WhyError};
+use worldlog::store::memory::Fault;
 
 /// The record that an answer names.
 fn record(answer: &Answer) -> Cause {
@@ -62,6 +63,62 @@ fn the_newest_call_tells_of_what_several_named() {
     let unknown = Cause::Object(B32::from_hex(&"0".repeat(64)).expect("hex").0);
     assert!(matches!(invocation(&world, &token, unknown), Err(WhyError::NotFound)));
     assert!(matches!(world.service.why(None, plan), Err(WhyError::Session)));
+}
+
+/// The values of a member in each item of a list.
+fn each(story: &Value, list: &str, name: &str) -> Vec<Value> {
+    let items = story.get(list).and_then(Value::as_array).expect(list);
+    items.iter().map(|item| item.get(name).cloned().unwrap_or(Value::Null)).collect()
+}
+
+#[test]
+fn a_story_has_every_closure_of_its_call() {
+    let world = World::new();
+    let token = world.agent("ep1", 10);
+    world.store.fail_at(2, Fault::Lost);
+    let error = invoke(&world, &token, write("a.txt", "one")).expect_err("lost");
+    let CallError::Unconfirmed { invocation, .. } = error else { panic!("{error}") };
+    world.file("a.txt", "somebody else was here");
+    let world = world.crash();
+    let cause = Cause::parse(&invocation).expect("an invocation");
+    let story = world.service.why(None, cause).expect("a story");
+    let words = |words: &[&str]| words.iter().map(|word| Value::from(*word)).collect::<Vec<_>>();
+    assert_eq!(each(&story, "closures", "verdict"), words(&["in-doubt"]));
+    assert_eq!(each(&story, "closures", "by"), words(&["recovery"]));
+    let inv = B16::from_hex(&invocation).expect("hex");
+    world.service.resolve(&inv, true).expect("settled");
+    for world in [&world, &world.crash()] {
+        let story = world.service.why(None, cause).expect("a story");
+        assert_eq!(each(&story, "closures", "verdict"), words(&["in-doubt", "landed"]));
+        assert_eq!(each(&story, "closures", "by"), words(&["recovery", "operator"]));
+        let kinds = ["plan", "intent", "closure", "closure", "outcome", "commit"];
+        assert_eq!(each(&story, "events", "kind"), words(&kinds));
+        assert_eq!(story.get("verdict").and_then(Value::as_str), Some("landed"));
+        assert_eq!(story.get("status").and_then(Value::as_str), Some("ok"));
+    }
+}
+
+#[test]
+fn a_story_has_the_grants_of_its_time() {
+    let world = World::new();
+    let token = world.agent("ep1", 7);
+    let first = invoke(&world, &token, read("hello.ail")).expect("it");
+    let session = caller(&world, &token).session().to_string();
+    let change = SessionChange { grants: Some(GrantSpec::coding(9)), ..SessionChange::default() };
+    world.service.change_session(&session, &change).expect("more budget");
+    let second = invoke(&world, &token, read("hello.ail")).expect("it");
+    let budgets = |world: &World, entry: u64| {
+        let story = world.service.why(None, Cause::Entry(entry)).expect("a story");
+        let grants = story.get("grants").expect("grants").clone();
+        let leaf = grants.get("leaf").and_then(Value::as_u64).expect("a leaf");
+        (each(&grants, "items", "budget")[0].as_u64().expect("a budget"), leaf)
+    };
+    for world in [&world, &world.crash()] {
+        let (old, new) = (budgets(world, 0), budgets(world, 1));
+        assert_eq!((old.0, new.0), (7, 9));
+        assert!(old.1 < first.receipt.leaf && first.receipt.leaf < new.1);
+        assert!(new.1 < second.receipt.leaf);
+    }
 }
 
 #[test]

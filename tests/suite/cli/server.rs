@@ -225,6 +225,25 @@ fn a_person_approves_stops_and_takes_back() {
 }
 
 #[test]
+fn what_an_agent_chose_does_not_move_the_cursor_of_who_reads_it() {
+    let home = Home::new();
+    let served = Served::start(&home, &[]);
+    let args = r#"{"path":"a\u009b2J\nlogged.txt","content":"x"}"#;
+    let ran = home.run_with(&["call", "ailang-write", "--json", "-"], args);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for verb in [["why", "0"], ["undo", "0"]] {
+        let told = home.ok(&verb);
+        assert!(told.contains("a\\u{9b}2J"), "{told}");
+        assert!(told.chars().all(|c| !c.is_control() || c == '\n'), "{told:?}");
+    }
+    let story = home.ok(&["why", "0"]);
+    assert!(story.contains("changed  a\\u{9b}2J\\u{a}logged.txt: - -> sha256:"), "{story}");
+    assert!(!story.lines().any(|line| line.starts_with("logged.txt")), "{story}");
+    assert!(story.contains("granted  Workspace.Write=worktree:"), "{story}");
+    assert_eq!(served.stop(), Some(0));
+}
+
+#[test]
 fn the_socket_answers_whatever_is_sent() {
     let home = Home::new();
     let served = Served::start(&home, &[]);

@@ -3,6 +3,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a file of a test need not survive a crash")]
 
+mod beside;
 mod world;
 
 use std::sync::Arc;

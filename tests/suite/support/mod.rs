@@ -147,8 +147,13 @@ impl World {
             hosts: vec!["log.example".to_owned(), "other.example:8443".to_owned()],
             head_timeout: Duration::from_millis(400),
             body_timeout: Duration::from_millis(400),
-            read_timeout: Duration::from_millis(400),
+            ..server::Config::default()
         };
+        self.serve_with(config).await
+    }
+
+    /// The same with other settings.
+    pub(crate) async fn serve_with(&self, config: server::Config) -> Running {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("its address");
         let (stop, stopped) = oneshot::channel::<()>();

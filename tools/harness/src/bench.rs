@@ -18,7 +18,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 use worldlog::event::Event;
-use worldlog::ledger::{InspectOptions, inspect};
+use worldlog::ledger::{InspectOptions, Ledger, inspect};
 use worldlog::merkle::hash::sha256;
 use worldlog::verify::Trust;
 
@@ -26,6 +26,9 @@ pub(crate) const EVENT_BYTES: usize = 256;
 const WRITERS: [usize; 4] = [1, 8, 64, 256];
 /// Calls of one submission in the long log: 4 x 160 events are below the cap of a commit.
 const CALLS_PER_COMMIT: u64 = 160;
+
+/// Calls that are timed one by one.
+const CALLS_ALONE: u64 = 400;
 
 /// What one round measured.
 #[derive(Clone)]
@@ -36,25 +39,57 @@ pub(crate) struct Round {
 }
 
 impl Round {
+    pub(crate) fn new(latencies: &[Duration], elapsed: Duration) -> Self {
+        let micros = |time: &Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let mut latencies: Vec<u64> = latencies.iter().map(micros).collect();
+        latencies.sort_unstable();
+        Self { per_second: latencies.len() as f64 / elapsed.as_secs_f64(), latencies }
+    }
+
     pub(crate) fn quantile(&self, part: usize, of: usize) -> u64 {
         let last = self.latencies.len().saturating_sub(1);
         self.latencies.get(last * part / of).copied().unwrap_or(0)
     }
 }
 
-/// Runs everything and prints tables; `--json FILE` writes the figures, `--log-only` and `--http-only` run one part.
+const HELP: &str = "\
+Measures the ledger beside a plain file, and calls over HTTP beside what they cannot go beyond, in one run.
+
+usage: tools/bench [--quick] [--log-only|--http-only] [--json FILE]
+
+  --quick       one round of a quarter of a second where it is three of two, and a log of 100,000 events instead of 1,000,000:
+                under half a minute, and figures that tell whether it works, not how fast
+  --log-only    the long log: writing, one commit at a tenth and at the end of it, audit, rebuilding, space
+  --http-only   calls over HTTP: 1, 8, 32, 64 and 256 sessions, each with a connection and an episode of its own
+  --json FILE   writes all figures
+
+Works in a temporary folder below the current one: run it on the disk that is meant, with 4 GiB free, on a machine that does
+nothing else. Server, clients and whatever stands beside them share this process and its cores. Disks of shared machines change
+from minute to minute: figures that are compared are measured in turns, and what counts is their ratio. Nothing is asserted;
+the last table sets the ratios beside what they are meant to reach.";
+
+/// Runs everything and prints tables.
 pub(crate) fn run(args: &[&str]) -> Done {
-    let quick = args.contains(&"--quick");
-    let json = args.iter().skip_while(|arg| **arg != "--json").nth(1);
-    let (rounds, seconds, events) = if quick { (1, 0.5, 100_000) } else { (3, 2.0, 1_000_000) };
+    if args.iter().any(|arg| ["--help", "-h"].contains(arg)) {
+        println!("{HELP}");
+        return Ok(());
+    }
+    let json = args.iter().skip_while(|arg| **arg != "--json").nth(1).copied();
+    let known = ["--quick", "--log-only", "--http-only", "--json"];
+    if let Some(odd) = args.iter().find(|arg| !known.contains(arg) && json != Some(**arg)) {
+        return Err(format!("{odd} is not known here; see --help").into());
+    }
     let only = |flag: &str| args.contains(&flag);
+    let (rounds, seconds, events) =
+        if only("--quick") { (1, 0.25, 100_000) } else { (3, 2.0, 1_000_000) };
     let time = Duration::from_secs_f64(seconds);
-    let part = |wanted: bool| wanted && !only("--log-only");
-    let commits = if part(!only("--http-only")) { commits(rounds, time)? } else { Vec::new() };
-    let calls = if part(true) { crate::http::run(rounds, time)? } else { Vec::new() };
+    let all = !only("--log-only") && !only("--http-only");
+    let commits = if all { commits(rounds, time)? } else { Vec::new() };
+    let calls = if only("--log-only") { Vec::new() } else { crate::http::run(rounds, time)? };
     let long = if only("--http-only") { Value::Null } else { long_log(events)? };
+    let report = json!({ "commits": commits, "calls": calls, "log": long });
+    crate::targets::print(&report);
     if let Some(path) = json {
-        let report = json!({ "commits": commits, "calls": calls, "log": long });
         File::create(path)?.write_all(serde_json::to_string_pretty(&report)?.as_bytes())?;
     }
     Ok(())
@@ -118,7 +153,7 @@ where
                     let began = Instant::now();
                     act(number)?;
                     number += 1;
-                    latencies.push(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
+                    latencies.push(began.elapsed());
                 }
                 Ok::<_, String>(latencies)
             })
@@ -132,9 +167,7 @@ where
     for thread in threads {
         latencies.extend(thread.join().map_err(|_| "a writer panicked")??);
     }
-    let per_second = latencies.len() as f64 / began.elapsed().as_secs_f64();
-    latencies.sort_unstable();
-    Ok(Round { per_second, latencies })
+    Ok(Round::new(&latencies, began.elapsed()))
 }
 
 pub(crate) fn ledger_round(
@@ -203,24 +236,51 @@ fn seconds<T>(work: impl FnOnce() -> T) -> (f64, T) {
     (began.elapsed().as_secs_f64(), done)
 }
 
+/// Calls that go on where the last ones ended.
+struct Calls<'a> {
+    ledger: &'a Ledger,
+    transition: u64,
+    next: u64,
+}
+
+impl Calls<'_> {
+    /// Up to call `until`, many in a commit.
+    fn grow(&mut self, until: u64) -> Done {
+        while self.next < until {
+            let count = CALLS_PER_COMMIT.min(until - self.next);
+            self.ledger.commit_blocking(load::calls(self.transition, self.next, count)?)?;
+            self.next += count;
+        }
+        Ok(())
+    }
+
+    /// Some more, each in a commit of its own.
+    fn alone(&mut self) -> Result<Round, Box<dyn Error>> {
+        let (mut latencies, whole) = (Vec::new(), Instant::now());
+        for _ in 0..CALLS_ALONE {
+            let began = Instant::now();
+            self.ledger.commit_blocking(load::calls(self.transition, self.next, 1)?)?;
+            latencies.push(began.elapsed());
+            self.next += 1;
+        }
+        Ok(Round::new(&latencies, whole.elapsed()))
+    }
+}
+
 /// A long log of whole calls: building, space, audit, rebuilding with and without a snapshot.
 fn long_log(events: u64) -> Result<Value, Box<dyn Error>> {
     let folder = tempfile::tempdir_in(".")?;
     let ledger = load::ledger(folder.path())?;
-    let transition = load::begin(&ledger)?;
+    let mut calls = Calls { transition: load::begin(&ledger)?, ledger: &ledger, next: 0 };
     let total = events / 4;
-    let (build, done) = seconds(|| -> Done {
-        let mut number = 0;
-        while number < total {
-            let count = CALLS_PER_COMMIT.min(total - number);
-            ledger.commit_blocking(load::calls(transition, number, count)?)?;
-            number += count;
-        }
-        ledger.seal()?;
-        ledger.tend()?;
-        Ok(())
-    });
+    calls.grow(total / 10)?;
+    let short = calls.alone()?;
+    let first = calls.next;
+    let (build, done) = seconds(|| calls.grow(total));
     done?;
+    let long = calls.alone()?;
+    ledger.seal()?;
+    ledger.tend()?;
     let size = ledger.published().head.size;
     let store = Arc::clone(ledger.store());
     let payload: u64 = worldlog::store::layout::events(store.as_ref(), 0)
@@ -246,7 +306,14 @@ fn long_log(events: u64) -> Result<Value, Box<dyn Error>> {
     let disk = folder_bytes(folder.path())?;
     let rate = |time: f64| size as f64 / time;
     println!("a log of {size} events, {} bytes each\n", payload / size);
-    println!("written, {CALLS_PER_COMMIT} calls a commit     {:10.0} events/s", rate(build));
+    let written = 4.0 * (total - first) as f64 / build;
+    let growth = long.quantile(1, 2) as f64 / short.quantile(1, 2) as f64;
+    println!("written, {CALLS_PER_COMMIT} calls a commit     {written:10.0} events/s");
+    println!(
+        "one call, one commit, p50        {:10} us; at a tenth of the log {} us",
+        long.quantile(1, 2),
+        short.quantile(1, 2)
+    );
     println!("read and SHA-256 only            {:10.0} events/s ({hashed} bytes)", rate(scan));
     println!("read and parse                   {:10.0} events/s", rate(parse));
     println!("audit: structure and lawfulness  {:10.0} events/s", rate(audit));
@@ -254,7 +321,8 @@ fn long_log(events: u64) -> Result<Value, Box<dyn Error>> {
     println!("on disk                          {:10.0} bytes an event", disk as f64 / size as f64);
     println!("on disk / event bytes            {:10.2}", disk as f64 / payload as f64);
     Ok(json!({
-        "events": size, "event_bytes": payload / size, "written_per_s": rate(build),
+        "events": size, "event_bytes": payload / size, "written_per_s": written,
+        "commit_p50_us": long.quantile(1, 2), "commit_p50_at_a_tenth_us": short.quantile(1, 2), "growth": growth,
         "scan_per_s": rate(scan), "parse_per_s": rate(parse), "audit_per_s": rate(audit), "snapshot_s": snapshot,
         "disk_bytes_per_event": disk as f64 / size as f64, "disk_ratio": disk as f64 / payload as f64,
     }))

@@ -12,6 +12,7 @@ mod bench;
 mod crash;
 mod http;
 mod load;
+mod targets;
 
 use std::process::ExitCode;
 
