@@ -88,6 +88,7 @@ fn a_failure_after_the_stream_began_is_its_last_event() {
     let bytes = asked.bytes(BOTH, "test-slow", READ, r#"{"progressToken":9007199254740993}"#);
     let address = asked.running.address;
     let calling = asked.runtime.spawn(async move { exchange(address, &bytes).await });
+    SLOW.wait();
     // Past the patience, so that the stream has begun.
     std::thread::sleep(Duration::from_millis(600));
     drop(held);
@@ -180,9 +181,9 @@ fn a_client_that_leaves_takes_its_waiting_call_along_and_none_that_has_begun() {
                 begun(&SLOW).await;
             }
             // The head of the stream of events.
-            let mut head = [0; 12];
-            stream.read_exact(&mut head).await.expect("a head");
-            assert_eq!(&head, b"HTTP/1.1 200");
+            let mut status = [0; 12];
+            stream.read_exact(&mut status).await.expect("a head");
+            assert_eq!(&status, b"HTTP/1.1 200");
         }
         tokio::time::sleep(Duration::from_millis(300)).await;
     });
