@@ -75,7 +75,7 @@ fn bodies(world: &World) -> Vec<Body> {
 }
 
 /// Everything holds: the log, its payloads, and nothing is open.
-fn check(world: &World) -> State {
+pub(crate) fn check(world: &World) -> State {
     let trust = Trust { keys: vec![keys().verifier_key().clone()], seen: None };
     let options = InspectOptions { trust, payloads: true, ..InspectOptions::default() };
     let found = inspect(world.store.as_ref(), &options);
@@ -85,7 +85,7 @@ fn check(world: &World) -> State {
 }
 
 /// Units charged and reserved for writes in `ep1`.
-fn spent(world: &World) -> (u64, u64) {
+pub(crate) fn spent(world: &World) -> (u64, u64) {
     let spent = check(world).spent(&ep(), "Workspace.Write", "worktree");
     (spent.charged, spent.reserved)
 }

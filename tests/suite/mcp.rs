@@ -8,6 +8,7 @@ use tokio::net::TcpStream;
 use worldlog::canon::{self, Value};
 
 mod rust_client;
+mod trouble;
 
 static FIRST: Slow = Slow::new();
 static SECOND: Slow = Slow::new();

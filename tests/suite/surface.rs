@@ -2,6 +2,7 @@
 //!
 //! A script sends bytes to a real listener in front of a real service; only the store is in memory and time stands still.
 
+use crate::support::asking::Asking;
 use crate::support::script::{self, Variables};
 use crate::support::{self, Answer, START, World, exchange, request};
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use worldlog::note::bundle::Bundle;
 use worldlog::note::checkpoint::Policy;
 use worldlog::service::GrantSpec;
 use worldlog::store::memory::Fault;
+use worldlog::transitions::Transition;
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("it")
@@ -55,17 +57,24 @@ fn variables(world: &World, address: SocketAddr) -> Variables {
     named.chain(place).collect()
 }
 
-/// Runs every script of a folder, each in a world of its own, and tells all that failed.
-fn walk(folder: &str) {
+/// Runs every script of a folder, each in a world of its own with these tools and sessions beside the usual ones, and tells
+/// all that failed.
+fn walk_with(folder: &str, tools: &[&'static dyn Transition], sessions: &[(&str, &[&str])]) {
     let runtime = runtime();
     let mut failures = Vec::new();
     for path in scripts(folder) {
         let text = std::fs::read_to_string(&path).expect("a script");
-        let world = World::new();
+        let world = World::with_tools(tools);
         let running = runtime.block_on(world.serve());
+        let more = sessions.iter().map(|(name, grants)| {
+            let grants = grants.iter().map(|text| GrantSpec::parse(text).expect("a grant"));
+            let token = world.session(Role::Agent, Some("ep1"), grants.collect(), 86_400);
+            ((*name).to_owned(), token)
+        });
+        let more: Vec<_> = more.collect();
         let mut variables = variables(&world, running.address);
-        let advance = |ms| world.clock.advance(ms);
-        let ran = script::run(running.address, &text, &mut variables, &advance);
+        variables.extend(more);
+        let ran = script::run(&world, running.address, &text, &mut variables);
         if let Err(error) = runtime.block_on(ran) {
             failures.push(format!("{}: {error}", path.display()));
         }
@@ -74,9 +83,24 @@ fn walk(folder: &str) {
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
+fn walk(folder: &str) {
+    walk_with(folder, &[], &[]);
+}
+
 #[test]
 fn every_mcp_script_holds() {
     walk("mcp");
+}
+
+/// Denials of each kind, effects that fail, and hosts that do.
+#[test]
+fn every_mcp_script_of_what_goes_wrong_holds() {
+    let narrow: &[&str] = &[
+        "Workspace.Read=worktree:2",
+        "Workspace.Search=worktree:5;ttl=1",
+        "Workspace.Write=elsewhere:5",
+    ];
+    walk_with("mcp-wrong", &[&Asking], &[("narrow", narrow)]);
 }
 
 #[test]

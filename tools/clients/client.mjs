@@ -52,6 +52,8 @@ async function work() {
   assert.equal(accepted(await call('ailang-read', { path })).content, 'two \u{1f980}\n');
   refused(await call('ailang-read', { path, limit: 5 }), /unknown argument "limit"/);
   refused(await call('ailang-edit', { path, old_text: 'absent', new_text: '' }), /old_text not found/);
+  // No client of any tool may keep a refusal from its agent, whatever schema the tool publishes.
+  for (const name of names) refused(await call(name, { nonsense: true }), /unknown argument "nonsense"/);
   await assert.rejects(client.callTool({ name: 'no-such-tool', arguments: {} }), /unknown tool "no-such-tool"/);
 }
 

@@ -44,6 +44,14 @@ async def work(client):
     refused(await call(client, "ailang-read", {"path": path, "limit": 5}), 'unknown argument "limit"')
     edit = {"path": path, "old_text": "absent", "new_text": ""}
     refused(await call(client, "ailang-edit", edit), "old_text not found")
+    for name in names:
+        refused(await call(client, name, {"nonsense": True}), 'unknown argument "nonsense"')
+    try:
+        await client.call_tool("no-such-tool", {})
+    except Exception as error:  # noqa: BLE001, the class differs between releases
+        assert "unknown tool" in str(error), repr(error)
+    else:
+        raise AssertionError("a tool that is not there was called")
 
 
 async def denial(client):

@@ -436,9 +436,12 @@ fn whole(text: String) -> Response {
 
 /// One server-sent event. The text has no line end: canonical JSON escapes them, and a raw id cannot hold one.
 fn event(text: &str) -> Response {
-    let response = http::reply(StatusCode::OK, SSE, sse(text));
-    let response = http::with(response, ACCEL, "no");
-    http::with(response, header::CACHE_CONTROL, "no-store")
+    undisturbed(http::reply(StatusCode::OK, SSE, sse(text)))
+}
+
+/// An event stream that nothing between here and the client keeps or holds back.
+fn undisturbed(response: Response) -> Response {
+    http::with(http::with(response, ACCEL, "no"), header::CACHE_CONTROL, "no-store")
 }
 
 fn sse(text: &str) -> String {

@@ -46,7 +46,7 @@ pub(super) async fn watch(
     let (parts, body) = mpsc::channel(BEHIND_MAX);
     let told = Told { parts, token: token.to_owned(), count: 0 };
     tokio::spawn(told.go_on(calling, phases, id.to_owned()));
-    Err(http::with(http::stream(SSE, body), super::ACCEL, "no"))
+    Err(super::undisturbed(http::stream(SSE, body)))
 }
 
 /// What a client has been told.

@@ -8,6 +8,7 @@
 //!
 //! Time stands still and randomness is a seed, so that a run differs from the next in its port only.
 
+pub(crate) mod asking;
 pub(crate) mod script;
 pub(crate) mod slow;
 

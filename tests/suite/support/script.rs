@@ -14,17 +14,21 @@
 //! < {"jsonrpc":"2.0","id":1,"result":{}}      the whole body; without the empty line it is not looked at
 //! ```
 //!
+//! `@ advance MS` lets time pass before the request, `@ fault N KIND` has the N-th sync from there go wrong (`not-committed`,
+//! `lost` or `persisted`).
+//!
 //! In a request `{{name}}` is a variable and `{{repeat:N:text}}` text N times.
 //! In an answer `{{ref}}` is `sha256:` and 64 digits, `{{hex32}}` and `{{hex64}}` are digits, `{{n}}` a number, `{{*}}`
 //! anything up to the text that follows; `{{ref:name}}` also keeps it as a variable. `Host` and `Connection: close` are
 //! added unless the script has its own Host or says `@ no-host`, and `Content-Length` unless it says otherwise.
 
-use super::{Answer, exchange, read_answer};
+use super::{Answer, World, exchange, read_answer};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use worldlog::store::memory::Fault;
 
 pub(crate) type Variables = BTreeMap<String, String>;
 
@@ -56,6 +60,8 @@ struct Exchange {
     no_host: bool,
     /// Milliseconds that pass first.
     advance: u64,
+    /// Which sync goes wrong, and how.
+    fault: Option<(u64, Fault)>,
     request: Vec<String>,
     answer: Vec<String>,
 }
@@ -90,6 +96,17 @@ fn parse(text: &str) -> Vec<Exchange> {
 
 fn directive(exchange: &mut Exchange, text: &str) {
     let (word, number) = text.split_once(' ').unwrap_or((text, "0"));
+    if word == "fault" {
+        let (sync, kind) = number.split_once(' ').expect("fault N KIND");
+        let kind = match kind {
+            "not-committed" => Fault::NotCommitted,
+            "lost" => Fault::Lost,
+            "persisted" => Fault::Persisted,
+            _ => panic!("{kind:?} is no kind of fault"),
+        };
+        exchange.fault = Some((sync.parse().expect("a number"), kind));
+        return;
+    }
     let number: usize = number.parse().expect("a number after the directive");
     match word {
         "no-host" => exchange.no_host = true,
@@ -106,14 +123,17 @@ fn directive(exchange: &mut Exchange, text: &str) {
 
 /// Runs a script. `Err` names the line and what differs.
 pub(crate) async fn run(
+    world: &World,
     address: SocketAddr,
     text: &str,
     variables: &mut Variables,
-    advance: &dyn Fn(u64),
 ) -> Result<usize, String> {
     let exchanges = parse(text);
     for exchange in &exchanges {
-        advance(exchange.advance);
+        world.clock.advance(exchange.advance);
+        if let Some((sync, fault)) = exchange.fault {
+            world.store.fail_at(sync, fault);
+        }
         let answer = Box::pin(send(address, exchange, variables)).await;
         let checked = check(&exchange.answer, answer.as_ref(), variables);
         checked
