@@ -111,6 +111,8 @@ pub enum CallError {
         invocation: String,
         /// Name of the closure's record.
         record: String,
+        /// Whether its deadline stopped it, and not an operator.
+        late: bool,
     },
     /// The deadline passed. The call goes on, and its receipt will tell.
     #[error("the deadline passed; the call may still commit: look for invocation {invocation}")]
@@ -215,7 +217,7 @@ impl CallError {
                 ..nothing_ran("intent", "")
             },
             Self::NotCommitted(refused) => nothing_ran("intent", &format!("; {}", next_step(refused))),
-            Self::Stopped { invocation, record } => Fate {
+            Self::Stopped { invocation, record, .. } => Fate {
                 invocation: Some(invocation.clone()),
                 records: vec![record.clone()],
                 advice: "the effect was stopped at its deadline before it changed anything, and nothing was spent: send it again, or ask for less".to_owned(),
@@ -305,7 +307,7 @@ mod tests {
         assert!(lost.to_string().ends_with(&format!("effect records: {record}")), "{lost}");
         let none = CallError::Unconfirmed { invocation: invocation.clone(), records: Vec::new() };
         assert!(none.to_string().ends_with("effect records: none"), "{none}");
-        assert_eq!(told(&CallError::Stopped { invocation, record }), ("effect", true));
+        assert_eq!(told(&CallError::Stopped { invocation, record, late: true }), ("effect", true));
         assert_eq!(told(&CallError::Closed("stopped")), ("admission", true));
         assert_eq!(told(&CallError::Transition("L3".to_owned())), ("plan", true));
         assert_eq!(told(&CallError::NotCommitted(Refused::Busy)), ("intent", true));

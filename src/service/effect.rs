@@ -101,18 +101,18 @@ impl Run {
         });
         let ended = tokio::select! {
             biased;
-            done = &mut handler => Some(done),
-            () = tokio::time::sleep_until(effect_deadline(deadline)) => None,
-            () = slot.stopped() => None,
+            done = &mut handler => Ok(done),
+            () = tokio::time::sleep_until(effect_deadline(deadline)) => Err(true),
+            () = slot.stopped() => Err(false),
         };
         let ended = match ended {
-            None if gate.close() => {
-                let said = self.stopped(&began).await;
+            Err(late) if gate.close() => {
+                let said = self.stopped(&began, late).await;
                 let rest: Rest = Box::pin(async move { drop(handler.await) });
                 return (said, Some(rest));
             }
-            None => handler.await,
-            Some(ended) => ended,
+            Err(_) => handler.await,
+            Ok(ended) => ended,
         };
         let done = match ended {
             Ok(done) => done,
@@ -130,7 +130,7 @@ impl Run {
     }
 
     /// The deadline, or the operator, came first: the closure that says so.
-    async fn stopped(&self, began: &Began) -> Result<Answer, CallError> {
+    async fn stopped(&self, began: &Began, late: bool) -> Result<Answer, CallError> {
         let (service, plan) = (self.service().clone(), began.committed.first);
         let closed =
             tokio::task::spawn_blocking(move || service.close_call(plan, ClosedBy::Deadline)).await;
@@ -146,7 +146,7 @@ impl Run {
         };
         let invocation = self.of.inv.to_string();
         match verdict {
-            Verdict::NotHappened => Err(CallError::Stopped { invocation, record }),
+            Verdict::NotHappened => Err(CallError::Stopped { invocation, record, late }),
             // What was to be written stood there already.
             Verdict::Landed => {
                 let found = self.service().inner.ledger.find(&self.of.inv);

@@ -353,7 +353,11 @@ mod tests {
             ),
             (refused(Refused::Busy), -32603, again),
             (refused(Refused::NotCommitted(cause())), -32603, again),
-            (CallError::Stopped { invocation: invocation.clone(), record }, -32603, again),
+            (
+                CallError::Stopped { invocation: invocation.clone(), record, late: true },
+                -32603,
+                again,
+            ),
             (CallError::Waited, -32603, deadline),
             (CallError::PlanTimedOut, -32603, deadline),
             (CallError::TimedOut { invocation: invocation.clone() }, -32603, deadline),

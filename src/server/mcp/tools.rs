@@ -196,9 +196,10 @@ fn failure(error: &CallError) -> Failure {
     }
     tracing::warn!(cause = %error, "a call has no answer");
     let message = match error {
-        CallError::Waited | CallError::TimedOut { .. } | CallError::PlanTimedOut => {
-            "host callback timed out"
-        }
+        CallError::Waited
+        | CallError::TimedOut { .. }
+        | CallError::PlanTimedOut
+        | CallError::Stopped { late: true, .. } => "host callback timed out",
         _ => "host callback failed",
     };
     Failure { data, ..Failure::new(INTERNAL_ERROR, message) }

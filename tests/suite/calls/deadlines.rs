@@ -80,7 +80,7 @@ fn an_effect_that_did_not_begin_to_change_anything_is_stopped_at_its_deadline() 
     let token = world.agent("ep1", 10);
     world.file("a.txt", "theirs");
     let error = held(&world, &token, || pass(EFFECT_MS_MAX + 1)).expect_err("stopped");
-    assert!(matches!(error, CallError::Stopped { .. }), "{error}");
+    assert!(matches!(error, CallError::Stopped { late: true, .. }), "{error}");
     assert!(error.fate().safe_to_repeat && error.fate().records.len() == 1);
     assert_eq!(
         content(&world, "a.txt").as_deref(),
@@ -103,7 +103,7 @@ fn an_operator_can_stop_what_runs() {
         frozen.join().expect("no panic").expect("frozen");
     };
     let error = held(&world, &token, freeze).expect_err("stopped");
-    assert!(matches!(error, CallError::Stopped { .. }), "{error}");
+    assert!(matches!(error, CallError::Stopped { late: false, .. }), "{error}");
     assert_eq!(content(&world, "a.txt"), None);
     let error = super::invoke(&world, &token, write("a.txt", "x")).expect_err("frozen");
     assert!(matches!(error, CallError::Closed(_)), "{error}");
